@@ -1,0 +1,50 @@
+# The three kinds of target a room declares. PUBLIC dependencies only: a room's headers name what they need.
+include_guard()
+
+# ciuic_library(NAME SOURCES a.cpp … DEPS target …): a static library of one room; `ciuic_flags` always applies.
+function(ciuic_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  if(arg_SOURCES)
+    add_library(${name} STATIC ${arg_SOURCES})
+    target_link_libraries(${name} PUBLIC ciuic_flags ${arg_DEPS})
+  else()
+    add_library(${name} INTERFACE)
+    target_link_libraries(${name} INTERFACE ciuic_flags ${arg_DEPS})
+  endif()
+endfunction()
+
+# ciuic_program(NAME SOURCES … DEPS …): lands in <build>/bin.
+function(ciuic_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ciuic_flags ${arg_DEPS})
+endfunction()
+
+# ciuic_test(NAME SOURCES … DEPS … [LABELS quick|slow …]): a GoogleTest binary, one CTest entry; lands in <build>/tests.
+# Label `quick` (the default) is what `tools/test --quick` runs: a few seconds each, no peer, no network but loopback.
+function(ciuic_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ciuic_flags ciuic_gtest_main ${arg_DEPS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  if(NOT arg_LABELS)
+    set(arg_LABELS quick)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  add_test(NAME ${name} COMMAND ${name} ${arg_ARGS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# ciuic_fuzz(NAME SOURCES … DEPS …): a libFuzzer target, built only by the fuzz preset.
+function(ciuic_fuzz name)
+  if(NOT CIUIC_FUZZ)
+    return()
+  endif()
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ciuic_flags ${arg_DEPS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+endfunction()

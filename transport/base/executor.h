@@ -12,8 +12,8 @@ class Task {
  public:
   Task() = default;
   template <class F>
-    requires(!std::is_same_v<std::decay_t<F>, Task>)
-  Task(F&& f) : call_(std::make_unique<Model<std::decay_t<F>>>(std::forward<F>(f))) {}  // NOLINT: implicit on purpose
+  requires(!std::is_same_v<std::decay_t<F>, Task>) Task(F&& f)
+      : call_(std::make_unique<Model<std::decay_t<F>>>(std::forward<F>(f))) {}  // NOLINT: implicit on purpose
   explicit operator bool() const { return call_ != nullptr; }
   void operator()() { std::exchange(call_, nullptr)->run(); }
 

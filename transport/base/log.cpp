@@ -13,10 +13,10 @@ namespace ciuic::log {
 namespace {
 
 constexpr std::array<std::pair<std::string_view, spdlog::level::level_enum>, 5> levels{{{"debug", spdlog::level::debug},
-                                                                                       {"info", spdlog::level::info},
-                                                                                       {"warn", spdlog::level::warn},
-                                                                                       {"error", spdlog::level::err},
-                                                                                       {"off", spdlog::level::off}}};
+                                                                                        {"info", spdlog::level::info},
+                                                                                        {"warn", spdlog::level::warn},
+                                                                                        {"error", spdlog::level::err},
+                                                                                        {"off", spdlog::level::off}}};
 
 constexpr auto pattern = "%Y-%m-%dT%H:%M:%S.%e%z %^%l%$ %v";
 

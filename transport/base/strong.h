@@ -25,7 +25,5 @@ struct Strong {
 
 template <class Number, class Tag>
 struct std::hash<ciuic::Strong<Number, Tag>> {
-  std::size_t operator()(ciuic::Strong<Number, Tag> number) const noexcept {
-    return std::hash<Number>{}(number.value);
-  }
+  std::size_t operator()(ciuic::Strong<Number, Tag> number) const noexcept { return std::hash<Number>{}(number.value); }
 };

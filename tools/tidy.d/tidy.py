@@ -1,0 +1,159 @@
+"""tools/tidy: see the head of that script. Exits 1 when it has something to say."""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+import rules
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]')
+OURS = re.compile(r"^(transport|broker|client|tests|tools|bench)/|^ciuic/")
+GENERATED = "transport/kafka/messages/"
+
+
+def tracked_files():
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True,
+                            capture_output=True, check=True).stdout.splitlines()
+    return sorted(path for path in listed if (ROOT / path).is_file())
+
+
+def room_of(path):
+    best = None
+    for room in rules.MAY_INCLUDE:
+        if (path == room or path.startswith(room + "/")) and (best is None or len(room) > len(best)):
+            best = room
+    return best
+
+
+def include_allowed(path, target):
+    """True where the room of `path` may include the header `target` (a path from the root)."""
+    if target.startswith("ciuic/"):
+        target = "client/include/" + target
+    room = room_of(path)
+    target_room = room_of(target)
+    if room is None or target_room is None or target_room == room:
+        return True
+    for allowed in rules.MAY_INCLUDE[room]:
+        # A room listed with rooms of its own below ("transport", "broker") stands for all of them.
+        if target_room == allowed or (allowed not in rules.MAY_INCLUDE and target_room.startswith(allowed + "/")):
+            return True
+        if allowed in ("broker", "client", "tests", "tools") and target_room.startswith(allowed):
+            return True
+    return False
+
+
+def banned_in(path, line):
+    for name, (where, pattern, instead, _bad, _good) in rules.BANNED.items():
+        if where.search(path) and pattern.search(line) and not (name == "stdout" and rules.MAY_PRINT.search(path)):
+            yield name, instead
+
+
+def check_file(path, text):
+    lines = text.splitlines()
+    if len(lines) > rules.LINES_MAX:
+        yield f"{path}:1: {len(lines)} lines; split by what changes together (at most {rules.LINES_MAX})"
+    elif len(lines) > rules.LINES_EXPLAIN and rules.CPP.search(path):
+        head = "\n".join(lines[:12]).lower()
+        if "lines" not in head and "long" not in head:
+            yield f"{path}:1: {len(lines)} lines; over {rules.LINES_EXPLAIN} the first comment says why"
+    if rules.CPP.search(path) or path.endswith(".py"):
+        for number, line in enumerate(lines, 1):
+            for name, instead in banned_in(path, line):
+                if f"tidy: {name}" not in line:
+                    yield f"{path}:{number}: {name}; {instead}"
+    if rules.CPP.search(path):
+        for number, line in enumerate(lines, 1):
+            found = INCLUDE.match(line)
+            if found and OURS.search(found.group(1)) and not include_allowed(path, found.group(1)):
+                yield f"{path}:{number}: {room_of(path)} may not include {found.group(1)}; see MAY_INCLUDE in tools/tidy.d/rules.py"
+
+
+def check_readmes(paths):
+    folders = {str(pathlib.PurePath(path).parent) for path in paths if rules.PRODUCTION.search(path) and rules.CPP.search(path)}
+    for folder in sorted(folders):
+        if folder.startswith("client/include/"):
+            continue
+        readme = ROOT / folder / "README.md"
+        if not readme.is_file():
+            yield f"{folder}:1: no README.md; say in a few lines what lives here and what it may include"
+        elif len(readme.read_text().splitlines()) > 25:
+            yield f"{folder}/README.md:1: over 25 lines; the rest belongs in docs/"
+
+
+def check_tour(paths):
+    """The newcomer's walk: each stop's header names the next one in its first comment."""
+    tour = ROOT / "docs" / "tour.md"
+    if not tour.is_file():
+        return
+    stops = re.findall(r"^\d+\. `([^`]+)`", tour.read_text(), re.M)
+    for here, following in zip(stops, stops[1:]):
+        if here not in paths and not (ROOT / here).exists():
+            yield f"docs/tour.md:1: {here} does not exist"
+        elif (ROOT / here).is_file() and following not in "\n".join((ROOT / here).read_text().splitlines()[:25]):
+            yield f"{here}:1: the walk breaks; its first comment names the next stop, {following}"
+
+
+def check_format(paths, fix):
+    sources = [path for path in paths if rules.CPP.search(path)]
+    if not sources:
+        return
+    command = ["clang-format-14", "-i"] if fix else ["clang-format-14", "--dry-run", "-Werror"]
+    for start in range(0, len(sources), 100):
+        ran = subprocess.run(command + sources[start:start + 100], cwd=ROOT, capture_output=True, text=True)
+        for path in sorted({line.split(":")[0] for line in ran.stderr.splitlines() if "clang-format" in line}):
+            yield f"{path}:1: not formatted; run tools/tidy --fix"
+
+
+def check_deep():
+    base = subprocess.run(["git", "merge-base", "HEAD", "origin/main"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    changed = subprocess.run(["git", "diff", "--name-only", "--diff-filter=AM", base or "HEAD~1"], cwd=ROOT,
+                             capture_output=True, text=True).stdout.splitlines()
+    for path in (path for path in changed if path.endswith(".cpp") and rules.PRODUCTION.search(path)):
+        ran = subprocess.run(["clang-tidy-14", "-p", "build/release", "--quiet", path], cwd=ROOT, capture_output=True, text=True)
+        yield from (line.replace(str(ROOT) + "/", "") for line in ran.stdout.splitlines() if re.search(r":\d+:\d+: (warning|error):", line))
+
+
+def self_test():
+    for name, (_where, pattern, _instead, bad, good) in rules.BANNED.items():
+        assert pattern.search(bad), f"rule {name} misses its own bad example"
+        assert not pattern.search(good), f"rule {name} refuses its own good example"
+    assert not include_allowed("broker/log/a.h", "broker/api/handler.h")
+    assert not include_allowed("client/core/a.h", "broker/log/a.h")
+    assert not include_allowed("transport/kafka/a.h", "transport/rdma/provider.h")
+    assert not include_allowed("transport/rdma/shm/a.h", "transport/rdma/memory/a.h")
+    assert include_allowed("transport/onesided/reader.h", "transport/rdma/provider.h")
+    assert include_allowed("broker/api/fetch.cpp", "broker/log/partition.h")
+    assert include_allowed("broker/main.cpp", "broker/api/handler.h")
+
+
+def main():
+    parser = argparse.ArgumentParser(usage="tools/tidy [--deep] [--fix]")
+    parser.add_argument("--deep", action="store_true")
+    parser.add_argument("--fix", action="store_true")
+    options = parser.parse_args()
+    self_test()
+    paths = tracked_files()
+    problems = []
+    for path in paths:
+        try:
+            text = (ROOT / path).read_text()
+        except UnicodeDecodeError:
+            problems.append(f"{path}:1: not text; no binary belongs here")
+            continue
+        problems += check_file(path, text)
+    problems += check_readmes(paths)
+    problems += check_tour(paths)
+    problems += check_format(paths, options.fix)
+    if options.deep:
+        problems += check_deep()
+    for problem in problems:
+        print(problem)
+    print(f"tidy: {len(paths)} files, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/bytes.h"
+#include "transport/base/result.h"
+
+namespace ciuic::broker {
+
+/// Why the file system refused: errno and a sentence with path and operation.
+struct IoError {
+  int number = 0;
+  std::string text;
+};
+template <class T>
+using IoResult = ResultOf<T, IoError>;
+
+/// One open file. Blocks: call on FileIo's threads, or at start and stop. One caller at a time for writes.
+class File {
+ public:
+  virtual ~File() = default;
+  /// Reads into all of `to` from `at`; fewer bytes only at the end of the file.
+  [[nodiscard]] virtual IoResult<std::size_t> read_at(std::uint64_t at, MutableBytes to) const = 0;
+  /// Writes all pieces one after the other from `at`, or fails having written any prefix.
+  [[nodiscard]] virtual IoResult<void> write_at(std::uint64_t at, std::span<const Bytes> pieces) = 0;
+  /// What was written is on the device when it returns (fdatasync).
+  [[nodiscard]] virtual IoResult<void> sync() = 0;
+  [[nodiscard]] virtual IoResult<std::uint64_t> size() const = 0;
+  [[nodiscard]] virtual IoResult<void> truncate(std::uint64_t bytes) = 0;
+  /// Hints, never errors: start writing [from, to) back; drop [from, to) from the page cache, its bytes live in chunks.
+  virtual void start_writeback(std::uint64_t from, std::uint64_t to) = 0;
+  virtual void forget_cached(std::uint64_t from, std::uint64_t to) = 0;
+};
+
+enum class OpenMode { read, read_write, create };  ///< create: read and write, made if missing
+
+struct DirectoryEntry {
+  std::string name;
+  bool is_directory = false;
+  std::uint64_t bytes = 0;
+};
+
+/// The file system as the log uses it: the seam where simulations put disk-full, I/O errors, short writes and crashes
+/// that keep only a prefix of what was not synced. All calls block. Any thread.
+class Files {
+ public:
+  virtual ~Files() = default;
+  [[nodiscard]] virtual IoResult<std::shared_ptr<File>> open(const std::string& path, OpenMode mode) = 0;
+  [[nodiscard]] virtual IoResult<std::vector<DirectoryEntry>> list(const std::string& directory) = 0;
+  [[nodiscard]] virtual IoResult<void> make_directories(const std::string& path) = 0;
+  [[nodiscard]] virtual IoResult<void> rename(const std::string& from, const std::string& to) = 0;
+  /// Missing is success.
+  [[nodiscard]] virtual IoResult<void> remove(const std::string& path) = 0;
+  [[nodiscard]] virtual IoResult<void> remove_all(const std::string& path) = 0;
+  [[nodiscard]] virtual IoResult<bool> exists(const std::string& path) = 0;
+  [[nodiscard]] virtual IoResult<void> sync_directory(const std::string& path) = 0;
+};
+
+/// The machine's file system. One object for the process.
+[[nodiscard]] Files& posix_files();
+
+/// Whole content of a small file.
+[[nodiscard]] IoResult<Buffer> read_file(Files& files, const std::string& path);
+/// Replaces a file so that a crash leaves the old or the new content: `<path>.tmp`, sync, rename, sync of the directory.
+[[nodiscard]] IoResult<void> replace_file(Files& files, const std::string& path, Bytes content);
+/// As above without the syncs, for files that an unclean start rebuilds.
+[[nodiscard]] IoResult<void> write_file(Files& files, const std::string& path, Bytes content);
+
+}  // namespace ciuic::broker

@@ -1,0 +1,107 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "broker/log/file_io.h"
+#include "broker/log/log_config.h"
+#include "broker/log/log_observer.h"
+#include "broker/log/partition.h"
+#include "transport/base/clock.h"
+#include "transport/base/executor.h"
+#include "transport/kafka/types.h"
+
+namespace ciuic::broker {
+
+struct LogDirectorySettings {
+  std::string path;
+  LogLimits limits;
+  unsigned recovery_threads = 2;  ///< `num.recovery.threads.per.data.dir`
+};
+
+/// A partition's directory as found at start.
+struct FoundPartition {
+  kafka::TopicPartition name;
+  std::optional<kafka::TopicId> topic_id;  ///< from partition.metadata; Apache's older directories have none
+};
+/// What the caller decides about a found partition. Nothing: it is stray, warned of and left alone.
+struct PartitionPlan {
+  kafka::TopicId topic_id;
+  LogConfig config;
+  Executor* executor = nullptr;
+};
+
+/// One entry of `log.dirs`: its partitions, checkpoints, clean-shutdown marker, and whether it still works.
+/// Any thread (a mutex guards the map); `open` and `load` block and belong to the start.
+class LogDirectory {
+ public:
+  /// Makes the directory if missing, reads the marker and checkpoints, removes what deletions left behind. `io`,
+  /// `clock` and `observer` outlive it. `broker_epoch` goes into the marker of the next clean stop.
+  [[nodiscard]] static ResultOf<std::unique_ptr<LogDirectory>, kafka::Error> open(
+      LogDirectorySettings settings, std::shared_ptr<Arena> arena, FileIo& io, const Clock& clock, LogObserver* observer);
+  ~LogDirectory();
+
+  [[nodiscard]] const std::string& path() const { return settings_.path; }
+  [[nodiscard]] const std::vector<FoundPartition>& found() const { return found_; }
+  /// True if the last stop was clean: segments are trusted, nothing is scanned.
+  [[nodiscard]] bool was_clean() const { return was_clean_; }
+
+  /// Opens every found partition that `plan` names, recovering where the stop was not clean. Blocks; uses
+  /// `recovery_threads`. A partition that cannot be opened takes the directory offline.
+  [[nodiscard]] ResultOf<std::vector<std::shared_ptr<Partition>>, kafka::Error> load(
+      const std::function<std::optional<PartitionPlan>(const FoundPartition&)>& plan);
+  /// A new, empty partition, its directory and partition.metadata on disk. Blocks a little (a few system calls).
+  [[nodiscard]] ResultOf<std::shared_ptr<Partition>, kafka::Error> create(const kafka::TopicPartition& name,
+                                                                          const PartitionPlan& plan);
+  [[nodiscard]] std::shared_ptr<Partition> find(const kafka::TopicPartition& name) const;
+  [[nodiscard]] std::vector<std::shared_ptr<Partition>> partitions() const;
+  /// Renames its directory to `…-delete` and deletes it in the background after `delay`; the partition is abandoned on
+  /// its executor. `done` runs there once the rename is done: the name is free again.
+  void remove(const kafka::TopicPartition& name, Milliseconds delay, LogCallback<void> done);
+
+  /// Writes recovery-point, log-start and high-watermark checkpoints of now (on FileIo). `done` on any thread.
+  void write_checkpoints(std::function<void(ResultOf<void, kafka::Error>)> done);
+  /// Closes every partition, then writes checkpoints and the clean-shutdown marker (only if all went well). `done` on
+  /// any thread.
+  void close(std::int64_t broker_epoch, std::function<void(ResultOf<void, kafka::Error>)> done);
+
+  [[nodiscard]] bool offline() const { return offline_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::string offline_reason() const;
+  /// Called once, on any thread, when the directory goes offline.
+  void on_offline(std::function<void(const std::string& reason)> call);
+
+ private:
+  LogDirectory(LogDirectorySettings settings, std::shared_ptr<Arena> arena, FileIo& io, const Clock& clock,
+               LogObserver* observer);
+  void fail(const IoError& error);
+  [[nodiscard]] Partition::Parts parts_for(const kafka::TopicPartition& name, const PartitionPlan& plan);
+  [[nodiscard]] ResultOf<void, IoError> scan();
+  [[nodiscard]] ResultOf<void, IoError> write_checkpoint_files();
+
+  LogDirectorySettings settings_;
+  std::shared_ptr<Arena> arena_;
+  FileIo& io_;
+  const Clock& clock_;
+  LogObserver* observer_;
+  IoQueue queue_;
+  bool was_clean_ = false;
+  std::vector<FoundPartition> found_;
+  std::map<kafka::TopicPartition, kafka::Offset> recovery_points_;
+  std::map<kafka::TopicPartition, kafka::Offset> log_starts_;
+  std::map<kafka::TopicPartition, kafka::Offset> high_watermarks_;
+  std::atomic<bool> offline_{false};
+  std::shared_ptr<std::atomic<bool>> alive_;
+  mutable std::mutex mutex_;
+  std::string offline_reason_;
+  std::function<void(const std::string&)> on_offline_;
+  std::map<kafka::TopicPartition, std::shared_ptr<Partition>> partitions_;
+};
+
+}  // namespace ciuic::broker

@@ -1,0 +1,174 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/base/bytes.h"
+#include "transport/base/clock.h"
+#include "transport/onesided/grant.h"
+#include "transport/onesided/slot.h"
+#include "transport/rdma/provider.h"
+
+/// The read loop: slot → bytes → check → batches, or one fault whose outcome says what to do. Transport-agnostic: it
+/// views in place where the provider maps memory, else it posts READs. It never talks to the broker: asking for grants,
+/// renewing and waiting are the caller's (client/core). Next: client/core/consumer.h.
+namespace ciuic::onesided {
+
+struct ReaderLimits {
+  std::uint32_t read_bytes = 1U << 20;        ///< one READ, and one delivery, at most; a larger batch gets its own size
+  std::uint32_t batch_bytes_max = 128U << 20; ///< a batch that claims more is a failed check
+  Milliseconds read_timeout{2000};            ///< a READ's own deadline; always within the lease
+  int retries_max = 8;                        ///< of a torn slot or a failed check, before it is another fault
+};
+
+struct ReaderCounters {
+  std::uint64_t slot_reads = 0, data_reads = 0, bytes = 0, batches = 0;
+  std::uint64_t torn_slots = 0, failed_checks = 0, read_errors = 0, timeouts = 0;
+};
+
+/// What a call of `Reader::read` came to.
+struct Delivery {
+  /// Whole, checked batches in order; empty: nothing readable now (the tail), or below isolation's bound. The first may
+  /// begin before the position asked for, control batches are among them: the caller filters records.
+  /// Valid until the next call of the reader; over a mapper also only while the lease lasts (`Reader::deadline`).
+  std::span<const Bytes> batches{};
+  std::uint64_t bytes = 0;
+  kafka::Offset next_offset{};         ///< the position after these batches
+  kafka::Offset high_watermark{};
+  kafka::Offset last_stable_offset{};
+  kafka::Offset log_start_offset{};    ///< above the position: OFFSET_OUT_OF_RANGE, as Fetch would say; batches is empty
+  std::uint64_t slot_version = 0;      ///< for OneSidedWait
+  bool at_tail = false;                ///< everything readable has been delivered: poll a little, then wait
+};
+
+/// Shares an endpoint's completions among the readers of one thread. Outlives them.
+class ReadQueue {
+ public:
+  ReadQueue(std::unique_ptr<rdma::Endpoint> endpoint, const Clock& clock);
+  ~ReadQueue();
+  ReadQueue(const ReadQueue&) = delete;
+  ReadQueue& operator=(const ReadQueue&) = delete;
+
+  [[nodiscard]] rdma::Endpoint& endpoint() { return *endpoint_; }
+  [[nodiscard]] const Clock& clock() const { return clock_; }
+  /// The fault that ended the endpoint, if one did.
+  [[nodiscard]] std::optional<rdma::Fault> broken() const { return broken_; }
+  /// Takes completions off the endpoint. Never blocks. True if any came.
+  bool poll();
+  /// Ends the endpoint: pending READs are flushed. Readers answer qp_in_error from then on.
+  void close();
+
+  /// A READ under way. Slots are a fixed table: no allocation.
+  using Ticket = std::uint32_t;
+  static constexpr std::uint32_t tickets_max = 256;
+  [[nodiscard]] rdma::Result<Ticket> post(const rdma::RemoteSpan& from, MutableBytes to, Clock::TimePoint deadline);
+  /// would_block while it is under way; else its end, once. A READ past its deadline ends the endpoint: read_timed_out.
+  [[nodiscard]] rdma::Result<void> take(Ticket ticket);
+  /// Nobody will take it; its completion is swallowed. Its landing stays in use until then or until `close`.
+  void abandon(Ticket ticket);
+  [[nodiscard]] bool pending(Ticket ticket) const;
+
+ private:
+  enum class State : std::uint8_t { free, under_way, abandoned, done };
+  struct Entry {
+    State state = State::free;
+    std::optional<rdma::Fault> fault{};
+    Clock::TimePoint deadline{};
+  };
+  void break_with(rdma::Fault fault);
+
+  std::unique_ptr<rdma::Endpoint> endpoint_;
+  const Clock& clock_;
+  std::optional<rdma::Fault> broken_{};
+  std::array<Entry, tickets_max> entries_{};
+  std::uint32_t next_ = 0;
+  std::uint32_t in_flight_ = 0;
+};
+
+/// Reads one partition under a grant. One thread (the queue's). No allocation on the steady path.
+///
+///     for (;;) { auto got = reader.read(); if (got) deliver(*got); else act(outcome_of(got.error())); }
+class Reader {
+ public:
+  Reader(ReadQueue& queue, ReaderLimits limits);
+  ~Reader();
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  /// Takes a grant, and the offset of the first record wanted. A READ under way for the grant before is dropped.
+  /// Errors: resources_exhausted, and the endpoint's.
+  [[nodiscard]] rdma::Result<void> adopt(Grant grant, kafka::Offset position);
+  /// The lease of the grant held was renewed: answered to a request sent at `sent_at`.
+  void renewed(Clock::TimePoint sent_at, std::int32_t lease_ms);
+  /// Goes on elsewhere under the same grant.
+  void seek(kafka::Offset position);
+
+  /// One step. Never blocks (a mapper's first look at a chunk excepted). Faults and what follows:
+  ///   would_block           a READ is under way: `queue.poll()`, other readers, then again
+  ///   lease_expired         renewing failed or came late: new grant
+  ///   layout_changed        bytes go on in chunks that this grant does not name: new grant at `position()`
+  ///   position_not_covered  the position is in none of its chunks: new grant
+  ///   aborted_list_stale    read_committed: new grant, for its list of aborted transactions
+  ///   chunk_revoked         bytes or slot stayed wrong over all retries: new grant
+  ///   outcome reconnect     the endpoint is finished: a new one, and a new grant
+  [[nodiscard]] rdma::Result<Delivery> read();
+
+  [[nodiscard]] kafka::Offset position() const { return position_; }
+  [[nodiscard]] Clock::TimePoint deadline() const { return grant_.deadline; }
+  [[nodiscard]] const Grant& grant() const { return grant_; }
+  [[nodiscard]] const Slot& slot() const { return slot_; }
+  [[nodiscard]] const ReaderCounters& counters() const { return counters_; }
+
+ private:
+  enum class Phase : std::uint8_t { idle, slot_read, data_read };
+  enum class Checked : std::uint8_t { delivered, failed, larger };
+
+  [[nodiscard]] rdma::Result<bool> refresh_slot();
+  [[nodiscard]] rdma::Result<void> accept(const rdma::Result<Slot>& read);
+  [[nodiscard]] rdma::Result<Delivery> next_bytes();
+  [[nodiscard]] rdma::Result<Delivery> view_bytes(std::uint32_t limit);
+  [[nodiscard]] rdma::Result<Delivery> read_bytes(std::uint32_t limit);
+  [[nodiscard]] rdma::Result<Delivery> land(std::uint32_t limit);
+  [[nodiscard]] Checked check(Bytes bytes, bool all_there, std::uint32_t room);
+  [[nodiscard]] Delivery deliver(bool at_tail);
+  [[nodiscard]] rdma::Fault failed_check();
+  [[nodiscard]] std::uint32_t known_length(const GrantedChunk& chunk) const;
+  [[nodiscard]] kafka::Offset bound() const;
+  [[nodiscard]] bool select_chunk();
+  [[nodiscard]] rdma::Result<void> need_landing(std::size_t bytes);
+  [[nodiscard]] Clock::TimePoint read_deadline() const;
+  void wipe();
+  void drop_pending();
+
+  ReadQueue& queue_;
+  ReaderLimits limits_;
+  Grant grant_{};
+  bool has_grant_ = false;
+  kafka::Offset position_{};
+  Slot slot_{};
+  bool has_slot_ = false;
+
+  std::size_t chunk_ = 0;        // index in grant_.chunks
+  std::uint32_t at_ = 0;         // bytes of it that are behind us
+  bool chunk_selected_ = false;
+  Bytes mapped_{};               // of the selected chunk, over a mapper
+
+  Phase phase_ = Phase::idle;
+  ReadQueue::Ticket ticket_ = 0;
+  std::uint32_t reading_ = 0;    // bytes of the READ under way
+  std::uint32_t want_bytes_ = 0; // the next batch needs this many
+  int retries_ = 0;
+  std::unique_ptr<rdma::Landing> slot_landing_;
+  std::unique_ptr<rdma::Landing> landing_;
+  std::uint32_t landed_ = 0;     // bytes of landing_ that may hold something
+  std::vector<Bytes> batches_;
+  kafka::Offset next_position_{};
+  std::uint32_t consumed_ = 0;
+  bool bounded_ = false;         // the walk stopped at isolation's bound
+  ReaderCounters counters_{};
+};
+
+}  // namespace ciuic::onesided

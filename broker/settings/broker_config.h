@@ -54,7 +54,7 @@ struct BrokerConfig {
   bool onesided_enable = true;
   std::vector<std::string> onesided_providers;
   std::int32_t onesided_lease_ms = 0;
-  std::string onesided_shm_directory;
+  std::string onesided_runtime_dir;
   std::int32_t onesided_sessions_per_principal_max = 0;
   std::int32_t onesided_grants_per_session_max = 0;
 

@@ -159,7 +159,7 @@ const Setting rows[] = {
     ours("onesided.providers", LIST, "shm", 0, 0, broker_member<&B::onesided_providers>, "Providers offered, best first.", "shm"),
     ours("onesided.sessions.per.principal.max", INT, "1024", 1, 1000000, broker_member<&B::onesided_sessions_per_principal_max>,
          "Most one-sided sessions of one principal."),
-    ours("onesided.shm.directory", STRING, "", 0, 0, broker_member<&B::onesided_shm_directory>,
+    ours("onesided.runtime.dir", STRING, "", 0, 0, broker_member<&B::onesided_runtime_dir>,
          "Where the shm provider's UNIX socket is made; empty: the first log directory."),
     // --- topic; the second key is the broker-wide default ---
     topic("cleanup.policy", "log.cleanup.policy", LIST, "delete", 0, 0, set_cleanup,

@@ -1,0 +1,67 @@
+#include "broker/metadata/metadata_log.h"
+
+#include <fmt/core.h>
+
+#include "transport/base/log.h"
+#include "transport/kafka/record_batch.h"
+
+namespace ciuic::broker {
+namespace {
+constexpr auto folder = "__cluster_metadata-0";
+constexpr auto file_name = "00000000000000000000.log";
+constexpr kafka::LeaderEpoch own_epoch{1};  // one controller for ever: its first and only epoch
+}  // namespace
+
+ResultOf<MetadataLog, std::string> MetadataLog::open(Files& files, const std::string& log_dir,
+                                                     const std::function<bool(Bytes, std::int64_t)>& replay) {
+  const auto directory = log_dir + "/" + folder;
+  const auto path = directory + "/" + file_name;
+  if (const auto made = files.make_directories(directory); !made) return made.error().text;
+  auto file = files.open(path, OpenMode::create);
+  if (!file) return file.error().text;
+  const auto content = read_file(files, path);
+  if (!content) return content.error().text;
+
+  Bytes left(*content);
+  std::int64_t next = 0;
+  Buffer scratch;
+  while (!left.empty()) {
+    const auto batch = kafka::RecordBatchView::parse(left);
+    if (!batch || !batch->crc_valid() || batch->base_offset().value != next) break;
+    auto records = kafka::RecordReader::open(*batch, scratch, 64U << 20);
+    if (!records) break;
+    while (const auto record = records->next()) {
+      if (!batch->control() && (!record->value || !replay(*record->value, record->offset.value))) {
+        return fmt::format("{}: the record at offset {} is no metadata record; restore the file or start on an empty directory",
+                           path, record->offset.value);
+      }
+    }
+    next = batch->next_offset().value;
+    left = left.subspan(batch->size());
+  }
+  const std::uint64_t good = content->size() - left.size();
+  if (!left.empty()) {
+    log::warn("metadata", "torn tail cut file={} bytes={} kept={}", path, left.size(), good);
+    if (const auto cut = (*file)->truncate(good); !cut) return cut.error().text;
+  }
+  if (const auto synced = files.sync_directory(directory); !synced) return synced.error().text;
+  return MetadataLog(std::move(*file), good, next);
+}
+
+IoResult<std::int64_t> MetadataLog::append(const std::vector<Buffer>& records, std::int64_t timestamp_ms) {
+  kafka::RecordBatchBuilder builder;
+  for (const auto& record : records) builder.add({timestamp_ms, std::nullopt, Bytes(record), {}});
+  kafka::BatchHeader header;
+  header.base_offset = kafka::Offset(next_offset_);
+  header.leader_epoch = own_epoch;
+  Buffer batch;
+  if (const auto built = builder.finish(header, batch); !built) return IoError(0, built.error().text);
+  const Bytes pieces[] = {Bytes(batch)};
+  if (const auto written = file_->write_at(bytes_, pieces); !written) return written.error();
+  if (const auto synced = file_->sync(); !synced) return synced.error();
+  bytes_ += batch.size();
+  next_offset_ += static_cast<std::int64_t>(records.size());
+  return next_offset_ - 1;
+}
+
+}  // namespace ciuic::broker

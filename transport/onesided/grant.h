@@ -5,12 +5,9 @@
 
 #include "transport/base/clock.h"
 #include "transport/base/result.h"
+#include "transport/kafka/messages/ciuic_onesided.h"
 #include "transport/kafka/types.h"
 #include "transport/rdma/provider.h"
-
-namespace ciuic::kafka {
-struct OneSidedGrantResponse;
-}
 
 namespace ciuic::onesided {
 
@@ -20,6 +17,7 @@ struct GrantedChunk {
   kafka::Offset base_offset{};
   std::optional<kafka::Offset> next_offset{};  ///< nothing: still growing, its length is the slot's
   std::uint32_t length = 0;                    ///< committed when granted; final where next_offset is there
+  std::uint32_t start = 0;                     ///< of the batch that holds the offset asked for; 0 in all but the first
   rdma::RemoteSpan memory{};                   ///< as far as it may grow
 };
 struct GrantedAborted {
@@ -31,6 +29,7 @@ struct GrantedAborted {
 /// One partition's grant, as a client keeps it. Made from the response by `grant_of`, which checks every number.
 struct Grant {
   std::int64_t id = 0;
+  kafka::Offset asked{};                  ///< the fetch offset of the request
   kafka::Isolation isolation = kafka::Isolation::read_uncommitted;
   kafka::LeaderEpoch leader_epoch{};
   kafka::Offset log_start_offset{};
@@ -45,5 +44,10 @@ struct Grant {
 
 /// Of the client's own clock: request sent + lease, less a margin of 1/10 (at most 500 ms) for clocks that run apart.
 [[nodiscard]] Clock::TimePoint lease_deadline(Clock::TimePoint sent_at, std::int32_t lease_ms);
+
+/// The partition's grant in a response without error. `sent_at`: when the request was sent. Nothing: its numbers make no
+/// sense (lengths, order, a growing chunk that is not the last).
+[[nodiscard]] std::optional<Grant> grant_of(const kafka::OneSidedGrantResponse::GrantedPartition& from,
+                                            kafka::Offset asked, kafka::Isolation isolation, Clock::TimePoint sent_at, std::int32_t lease_ms);
 
 }  // namespace ciuic::onesided

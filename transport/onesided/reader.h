@@ -65,11 +65,11 @@ class ReadQueue {
   using Ticket = std::uint32_t;
   static constexpr std::uint32_t tickets_max = 256;
   [[nodiscard]] rdma::Result<Ticket> post(const rdma::RemoteSpan& from, MutableBytes to, Clock::TimePoint deadline);
-  /// would_block while it is under way; else its end, once. A READ past its deadline ends the endpoint: read_timed_out.
+  /// would_block while it is under way; else its end, once. A READ past its deadline ends the endpoint: read_timed_out,
+  /// for what it may still write must not be anybody's.
   [[nodiscard]] rdma::Result<void> take(Ticket ticket);
-  /// Nobody will take it; its completion is swallowed. Its landing stays in use until then or until `close`.
-  void abandon(Ticket ticket);
-  [[nodiscard]] bool pending(Ticket ticket) const;
+  /// Nobody will take it. `landing` is what it may still write to: kept until it completed or the endpoint is closed.
+  void abandon(Ticket ticket, std::unique_ptr<rdma::Landing> landing);
 
  private:
   enum class State : std::uint8_t { free, under_way, abandoned, done };
@@ -77,6 +77,7 @@ class ReadQueue {
     State state = State::free;
     std::optional<rdma::Fault> fault{};
     Clock::TimePoint deadline{};
+    std::unique_ptr<rdma::Landing> kept{};
   };
   void break_with(rdma::Fault fault);
 
@@ -107,7 +108,7 @@ class Reader {
   void seek(kafka::Offset position);
 
   /// One step. Never blocks (a mapper's first look at a chunk excepted). Faults and what follows:
-  ///   would_block           a READ is under way: `queue.poll()`, other readers, then again
+  ///   would_block           a READ is under way or the next one due: `queue.poll()`, other readers, then again
   ///   lease_expired         renewing failed or came late: new grant
   ///   layout_changed        bytes go on in chunks that this grant does not name: new grant at `position()`
   ///   position_not_covered  the position is in none of its chunks: new grant
@@ -124,23 +125,22 @@ class Reader {
 
  private:
   enum class Phase : std::uint8_t { idle, slot_read, data_read };
-  enum class Checked : std::uint8_t { delivered, failed, larger };
+  enum class Walk : std::uint8_t { batches, nothing, larger, failed };
 
-  [[nodiscard]] rdma::Result<bool> refresh_slot();
+  [[nodiscard]] rdma::Result<Delivery> step();
+  [[nodiscard]] rdma::Result<void> refresh_slot();
   [[nodiscard]] rdma::Result<void> accept(const rdma::Result<Slot>& read);
-  [[nodiscard]] rdma::Result<Delivery> next_bytes();
   [[nodiscard]] rdma::Result<Delivery> view_bytes(std::uint32_t limit);
-  [[nodiscard]] rdma::Result<Delivery> read_bytes(std::uint32_t limit);
-  [[nodiscard]] rdma::Result<Delivery> land(std::uint32_t limit);
-  [[nodiscard]] Checked check(Bytes bytes, bool all_there, std::uint32_t room);
-  [[nodiscard]] Delivery deliver(bool at_tail);
-  [[nodiscard]] rdma::Fault failed_check();
-  [[nodiscard]] std::uint32_t known_length(const GrantedChunk& chunk) const;
-  [[nodiscard]] kafka::Offset bound() const;
+  [[nodiscard]] rdma::Result<Delivery> land_bytes(std::uint32_t limit);
+  [[nodiscard]] rdma::Result<void> post_piece();
+  [[nodiscard]] rdma::Result<Delivery> judge(Walk walk);
+  [[nodiscard]] Walk walk(Bytes bytes, std::uint32_t limit);
+  [[nodiscard]] Delivery tail() const;
+  [[nodiscard]] rdma::Fault failed(rdma::Fault fault, int& retries) const;
   [[nodiscard]] bool select_chunk();
-  [[nodiscard]] rdma::Result<void> need_landing(std::size_t bytes);
+  [[nodiscard]] kafka::Offset bound() const;
   [[nodiscard]] Clock::TimePoint read_deadline() const;
-  void wipe();
+  void wipe_landing();
   void drop_pending();
 
   ReadQueue& queue_;
@@ -149,25 +149,28 @@ class Reader {
   bool has_grant_ = false;
   kafka::Offset position_{};
   Slot slot_{};
-  bool has_slot_ = false;
+  bool slot_fresh_ = false;      // read since the known bytes ran out
+  Bytes mapped_slot_{};
 
   std::size_t chunk_ = 0;        // index in grant_.chunks
   std::uint32_t at_ = 0;         // bytes of it that are behind us
-  bool chunk_selected_ = false;
-  Bytes mapped_{};               // of the selected chunk, over a mapper
+  bool selected_ = false;
+  Bytes mapped_{};               // the selected chunk, over a mapper
 
   Phase phase_ = Phase::idle;
   ReadQueue::Ticket ticket_ = 0;
-  std::uint32_t reading_ = 0;    // bytes of the READ under way
-  std::uint32_t want_bytes_ = 0; // the next batch needs this many
-  int retries_ = 0;
+  std::uint32_t reading_ = 0;    // bytes asked for from at_ on
+  std::uint32_t arrived_ = 0;    // of them
+  std::uint32_t larger_ = 0;     // the next batch needs this many
+  int slot_retries_ = 0;
+  int check_retries_ = 0;
   std::unique_ptr<rdma::Landing> slot_landing_;
   std::unique_ptr<rdma::Landing> landing_;
   std::uint32_t landed_ = 0;     // bytes of landing_ that may hold something
   std::vector<Bytes> batches_;
   kafka::Offset next_position_{};
   std::uint32_t consumed_ = 0;
-  bool bounded_ = false;         // the walk stopped at isolation's bound
+  std::uint64_t delivered_bytes_ = 0;
   ReaderCounters counters_{};
 };
 

@@ -138,7 +138,8 @@ class Listener {
 };
 
 struct ListenOptions {
-  std::string runtime_dir{};                       ///< for providers that need a file; mode 0700 is made if missing
+  std::string runtime_dir{};                       ///< for providers that need a file; made if missing (mode 0711)
+  std::uint32_t socket_mode = 0660;                ///< of that file: who may try a token at all
   std::string address{};                           ///< where to listen, in the provider's form; empty: it chooses
   std::uint32_t connections_per_principal_max = 64;
   std::uint32_t connections_max = 4096;
@@ -189,7 +190,7 @@ class Endpoint {
   [[nodiscard]] virtual Result<std::size_t> poll(std::span<Completion> into) = 0;
   /// Null unless caps().maps_remote.
   [[nodiscard]] virtual Mapper* mapper() { return nullptr; }
-  /// No more READs; pending ones complete or are flushed before it returns. Idempotent.
+  /// No more READs; pending ones are dropped, and no Landing is written once it returned. `poll` answers a fault. Idempotent.
   virtual void close() = 0;
 };
 

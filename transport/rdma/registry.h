@@ -21,7 +21,7 @@ struct ProviderFactory {
 /// Errors: unknown_provider, or why it cannot work on this host.
 [[nodiscard]] Result<std::shared_ptr<Provider>> make_provider(std::string_view name, const Clock& clock);
 
-/// `<boot id>/<network-namespace-less uid>` of this machine and user: equal on both sides means same host and user.
+/// `<boot id>/<user id>` of this machine and process. Equal boot ids: same host.
 [[nodiscard]] std::string host_id();
 
 }  // namespace ciuic::rdma

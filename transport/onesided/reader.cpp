@@ -1,0 +1,376 @@
+// The read loop of one partition. Slot first, then bytes below its committed position, then the check; a retry reads
+// again, everything else is the caller's. Not here: talking to the broker (client/core).
+#include "transport/onesided/reader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "transport/kafka/record_batch.h"
+
+namespace ciuic::onesided {
+
+using kafka::Offset;
+using rdma::Fault;
+using rdma::Result;
+
+Reader::Reader(ReadQueue& queue, ReaderLimits limits) : queue_(queue), limits_(limits) { batches_.reserve(256); }
+
+Reader::~Reader() { drop_pending(); }
+
+Result<void> Reader::adopt(Grant grant, Offset position) {
+  if (const auto broken = queue_.broken()) return *broken;
+  drop_pending();
+  // Another partition's bytes, or the same ones of another life, must not be taken for fresh.
+  wipe_landing();
+  if (!(has_grant_ && grant_.slot == grant.slot)) slot_ = Slot{};
+  grant_ = std::move(grant);
+  has_grant_ = true;
+  slot_fresh_ = false;
+  slot_retries_ = check_retries_ = 0;
+  mapped_slot_ = {};
+  if (auto* mapper = queue_.endpoint().mapper()) {
+    const auto slot = mapper->view(grant_.slot);
+    if (!slot) return slot.error();
+    mapped_slot_ = *slot;
+  }
+  seek(position);
+  return {};
+}
+
+void Reader::renewed(Clock::TimePoint sent_at, std::int32_t lease_ms) {
+  grant_.deadline = std::max(grant_.deadline, lease_deadline(sent_at, lease_ms));
+}
+
+void Reader::seek(Offset position) {
+  drop_pending();
+  wipe_landing();
+  position_ = position;
+  selected_ = false;
+  chunk_ = 0;
+  at_ = 0;
+  larger_ = 0;
+}
+
+Result<Delivery> Reader::read() {
+  if (!has_grant_) return Fault::position_not_covered;
+  if (const auto broken = queue_.broken()) return *broken;
+  if (queue_.clock().now() >= grant_.deadline) {
+    drop_pending();
+    return Fault::lease_expired;
+  }
+  auto got = step();
+  // Whatever was checked was checked too late if the lease ran out meanwhile (a stopped process wakes up here).
+  if (got && !got->batches.empty() && queue_.clock().now() >= grant_.deadline) {
+    seek(position_);
+    return Fault::lease_expired;
+  }
+  if (got && !got->batches.empty()) {
+    position_ = next_position_;
+    at_ += consumed_;
+    counters_.batches += got->batches.size();
+    counters_.bytes += got->bytes;
+  }
+  return got;
+}
+
+Result<Delivery> Reader::step() {
+  // Over a mapper the slot costs a cache line: look every time. Else only when the known bytes ran out.
+  if (!mapped_slot_.empty()) slot_fresh_ = false;
+  for (int round = 0; round < 64; ++round) {
+    if (phase_ == Phase::data_read) return land_bytes(reading_);
+    if (slot_.version == 0 || !mapped_slot_.empty() || phase_ == Phase::slot_read) {
+      if (!slot_fresh_)
+        if (const auto refreshed = refresh_slot(); !refreshed) return refreshed.error();
+    }
+    if (position_ < slot_.log_start_offset) {
+      if (slot_fresh_) return tail();
+      if (const auto refreshed = refresh_slot(); !refreshed) return refreshed.error();
+      continue;
+    }
+    const auto end = bound();
+    if (position_ < end && select_chunk()) {
+      auto& chunk = grant_.chunks[chunk_];
+      if (at_ < chunk.length) {
+        if (mapped_slot_.empty()) return land_bytes(chunk.length);
+        auto got = view_bytes(chunk.length);
+        if (got || got.error() != Fault::would_block) return got;
+        continue;  // batches below the position were stepped over
+      }
+      // What is behind us ends here; a later chunk of the grant follows without a hole.
+      if (chunk.next_offset && chunk_ + 1 < grant_.chunks.size()) {
+        ++chunk_;
+        at_ = 0;
+        mapped_ = {};
+        if (position_ < *chunk.next_offset) position_ = *chunk.next_offset;
+        continue;
+      }
+      if (chunk.next_offset && position_ < *chunk.next_offset) position_ = *chunk.next_offset;
+    }
+    if (!slot_fresh_) {
+      if (const auto refreshed = refresh_slot(); !refreshed) return refreshed.error();
+      continue;
+    }
+    slot_fresh_ = false;
+    if (position_ >= bound()) {
+      const auto readable = grant_.isolation == kafka::Isolation::read_committed ? slot_.last_stable_offset : slot_.high_watermark;
+      return position_ < readable ? Result<Delivery>(Fault::aborted_list_stale) : Result<Delivery>(tail());
+    }
+    return selected_ ? Fault::layout_changed : Fault::position_not_covered;
+  }
+  return Fault::would_block;
+}
+
+Result<void> Reader::refresh_slot() {
+  if (!mapped_slot_.empty()) {
+    ++counters_.slot_reads;
+    return accept(read_slot(mapped_slot_));
+  }
+  if (phase_ == Phase::idle) {
+    if (!slot_landing_) {
+      auto landing = queue_.endpoint().make_landing(slot_bytes);
+      if (!landing) return landing.error();
+      slot_landing_ = std::move(*landing);
+    }
+    auto bytes = slot_landing_->bytes();
+    std::memset(bytes.data(), 0, bytes.size());
+    const auto ticket = queue_.post(grant_.slot, bytes, read_deadline());
+    if (!ticket) return ticket.error();
+    ticket_ = *ticket;
+    phase_ = Phase::slot_read;
+    ++counters_.slot_reads;
+  }
+  const auto taken = queue_.take(ticket_);
+  if (!taken && taken.error() == Fault::would_block) return Fault::would_block;
+  phase_ = Phase::idle;
+  if (!taken) {
+    ++(taken.error() == Fault::read_timed_out ? counters_.timeouts : counters_.read_errors);
+    return taken.error();
+  }
+  return accept(parse_slot(slot_landing_->bytes()));
+}
+
+Result<void> Reader::accept(const Result<Slot>& read) {
+  const bool sane = read && read->version >= slot_.version && read->leader_epoch >= grant_.leader_epoch &&
+                    read->log_start_offset <= read->last_stable_offset && read->last_stable_offset <= read->high_watermark;
+  if (!sane) {
+    ++counters_.torn_slots;
+    return failed(Fault::torn_slot, slot_retries_);
+  }
+  slot_retries_ = 0;
+  slot_ = *read;
+  slot_fresh_ = true;
+  if ((slot_.flags & (slot_flag::sealed | slot_flag::fenced)) != 0) return Fault::layout_changed;
+  if (!grant_.chunks.empty()) {
+    auto& last = grant_.chunks.back();
+    if (!last.next_offset && slot_.chunk_sequence == last.sequence) {
+      if (slot_.chunk_length > last.memory.length) return Fault::chunk_revoked;
+      last.length = std::max(last.length, slot_.chunk_length);
+    }
+  }
+  return {};
+}
+
+Offset Reader::bound() const {
+  if (grant_.isolation == kafka::Isolation::read_uncommitted) return slot_.high_watermark;
+  // Past the grant's own end the list of aborted transactions is whole only while none was added.
+  return slot_.aborted_count == grant_.aborted_count ? slot_.last_stable_offset
+                                                     : std::min(grant_.last_stable_offset, slot_.last_stable_offset);
+}
+
+bool Reader::select_chunk() {
+  if (selected_) return true;
+  for (std::size_t i = 0; i < grant_.chunks.size(); ++i) {
+    const auto& chunk = grant_.chunks[i];
+    if (position_ < chunk.base_offset) return false;
+    if (chunk.next_offset && position_ >= *chunk.next_offset) continue;
+    chunk_ = i;
+    at_ = i == 0 && position_ >= grant_.asked ? chunk.start : 0;
+    mapped_ = {};
+    selected_ = true;
+    return true;
+  }
+  return false;
+}
+
+Result<Delivery> Reader::view_bytes(std::uint32_t limit) {
+  if (mapped_.empty()) {
+    const auto bytes = queue_.endpoint().mapper()->view(grant_.chunks[chunk_].memory);
+    if (!bytes) return bytes.error();
+    mapped_ = *bytes;
+  }
+  ++counters_.data_reads;
+  return judge(walk(mapped_.subspan(at_, limit - at_), limit - at_));
+}
+
+Result<Delivery> Reader::land_bytes(std::uint32_t limit) {
+  const auto& caps = queue_.endpoint().caps();
+  if (phase_ == Phase::idle) {
+    reading_ = std::min(limit - at_, std::max(limits_.read_bytes, larger_));
+    arrived_ = 0;
+    wipe_landing();
+    if (!landing_ || landing_->bytes().size() < reading_) {
+      const auto size = std::max<std::size_t>(reading_, std::min<std::size_t>(limits_.read_bytes, grant_.chunks[chunk_].memory.length));
+      auto landing = queue_.endpoint().make_landing(size);
+      if (!landing) return landing.error();
+      landing_ = std::move(*landing);
+    }
+    if (const auto posted = post_piece(); !posted) return posted.error();
+  }
+  while (true) {
+    const auto taken = queue_.take(ticket_);
+    if (!taken && taken.error() == Fault::would_block) return Fault::would_block;
+    phase_ = Phase::idle;
+    if (!taken) {
+      ++(taken.error() == Fault::read_timed_out ? counters_.timeouts : counters_.read_errors);
+      return taken.error();
+    }
+    arrived_ += std::min(caps.read_bytes_max, reading_ - arrived_);
+    if (arrived_ == reading_) break;
+    if (const auto posted = post_piece(); !posted) return posted.error();
+  }
+  landed_ = reading_;
+  const auto room = grant_.chunks[chunk_].length - at_;
+  return judge(walk(Bytes(landing_->bytes()).first(reading_), room));
+}
+
+Result<void> Reader::post_piece() {
+  const auto length = std::min(queue_.endpoint().caps().read_bytes_max, reading_ - arrived_);
+  const auto from = grant_.chunks[chunk_].memory.sub(at_ + arrived_, length);
+  if (!from) return Fault::position_not_covered;
+  landed_ = std::max(landed_, arrived_ + length);
+  const auto ticket = queue_.post(*from, landing_->bytes().subspan(arrived_, length), read_deadline());
+  if (!ticket) return ticket.error();
+  ticket_ = *ticket;
+  phase_ = Phase::data_read;
+  ++counters_.data_reads;
+  return {};
+}
+
+Result<Delivery> Reader::judge(Walk walked) {
+  switch (walked) {
+    case Walk::failed:
+      ++counters_.failed_checks;
+      consumed_ = 0;
+      batches_.clear();
+      slot_fresh_ = false;
+      return failed(Fault::batch_check_failed, check_retries_);
+    case Walk::larger: return Fault::would_block;
+    case Walk::nothing:
+      at_ += consumed_;
+      consumed_ = 0;
+      if (next_position_ > position_) position_ = next_position_;
+      return Fault::would_block;
+    case Walk::batches: break;
+  }
+  check_retries_ = 0;
+  Delivery delivery = tail();
+  delivery.batches = batches_;
+  delivery.bytes = delivered_bytes_;
+  delivery.next_offset = next_position_;
+  delivery.at_tail = false;
+  return delivery;
+}
+
+/// Finds whole batches from the front of `bytes`; `room` committed bytes are left in the chunk, there or not.
+Reader::Walk Reader::walk(Bytes bytes, std::uint32_t room) {
+  batches_.clear();
+  consumed_ = 0;
+  delivered_bytes_ = 0;
+  larger_ = 0;
+  next_position_ = position_;
+  const auto end = bound();
+  auto least = grant_.chunks[chunk_].base_offset;  // of the next batch's base offset
+  std::uint32_t at = 0;
+  while (at < bytes.size()) {
+    const auto rest = bytes.subspan(at);
+    if (rest.size() < kafka::batch_header_bytes) {
+      if (room - at < kafka::batch_header_bytes) return Walk::failed;
+      if (at == 0) larger_ = static_cast<std::uint32_t>(kafka::batch_header_bytes);
+      break;
+    }
+    const auto length = kafka::load_be<std::int32_t>(rest.data() + kafka::batch_at::length);
+    if (length < static_cast<std::int32_t>(kafka::batch_header_bytes - kafka::batch_overhead_bytes)) return Walk::failed;
+    const auto size = static_cast<std::uint32_t>(length) + static_cast<std::uint32_t>(kafka::batch_overhead_bytes);
+    // No batch crosses its chunk's committed end.
+    if (size > room - at || size > limits_.batch_bytes_max) return Walk::failed;
+    if (size > rest.size()) {
+      if (at == 0) larger_ = size;
+      break;
+    }
+    if (!batches_.empty() && at - (batches_.front().data() - bytes.data()) + size > limits_.read_bytes) break;
+    const auto batch = kafka::RecordBatchView::parse(rest.first(size));
+    if (!batch || batch->size() != size) return Walk::failed;
+    const auto base = batch->base_offset();
+    const auto last = batch->last_offset();
+    if (base < least || last < base || batch->leader_epoch() > slot_.leader_epoch) return Walk::failed;
+    if (base >= end) {
+      // Isolation's bound; a compacted log may leave a gap below it.
+      if (next_position_ < end) next_position_ = end;
+      break;
+    }
+    if (last >= end) return Walk::failed;
+    least = last + 1;
+    at += size;
+    if (last < position_) {
+      // A place in the middle of a chunk was asked for; not delivered, so not checked.
+      if (batches_.empty()) consumed_ = at;
+      continue;
+    }
+    if (!batch->crc_valid()) return Walk::failed;
+    batches_.push_back(rest.first(size));
+    delivered_bytes_ += size;
+    next_position_ = last + 1;
+    consumed_ = at;
+  }
+  if (!batches_.empty()) return Walk::batches;
+  return larger_ > 0 ? Walk::larger : Walk::nothing;
+}
+
+Delivery Reader::tail() const {
+  Delivery delivery;
+  delivery.next_offset = position_;
+  delivery.high_watermark = slot_.high_watermark;
+  delivery.last_stable_offset = slot_.last_stable_offset;
+  delivery.log_start_offset = slot_.log_start_offset;
+  delivery.slot_version = slot_.version;
+  delivery.at_tail = true;
+  return delivery;
+}
+
+Fault Reader::failed(Fault fault, int& retries) const {
+  if (++retries <= limits_.retries_max) return fault;
+  retries = 0;
+  return Fault::chunk_revoked;
+}
+
+Clock::TimePoint Reader::read_deadline() const {
+  return std::min(queue_.clock().now() + limits_.read_timeout, grant_.deadline);
+}
+
+/// Leaves nothing in the landing that could pass for a batch: the headers of what was found, and all that was not.
+void Reader::wipe_landing() {
+  if (landing_ && landed_ > 0) {
+    const auto bytes = landing_->bytes();
+    std::uint32_t known = 0;
+    for (const auto batch : batches_) {
+      if (batch.data() != bytes.data() + known) break;
+      std::memset(bytes.data() + known, 0, kafka::batch_header_bytes);
+      known += static_cast<std::uint32_t>(batch.size());
+    }
+    if (known < landed_) std::memset(bytes.data() + known, 0, landed_ - known);
+  }
+  landed_ = 0;
+  batches_.clear();
+}
+
+void Reader::drop_pending() {
+  if (phase_ == Phase::slot_read) queue_.abandon(ticket_, std::move(slot_landing_));
+  if (phase_ == Phase::data_read) {
+    queue_.abandon(ticket_, std::move(landing_));
+    landed_ = 0;
+    batches_.clear();
+  }
+  phase_ = Phase::idle;
+}
+
+}  // namespace ciuic::onesided

@@ -1,0 +1,42 @@
+// The one place that names providers. A provider built as a plug-in adds its row here too, with a factory that loads it.
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+#include <string>
+
+#include "transport/rdma/memory/memory.h"
+#include "transport/rdma/registry.h"
+#include "transport/rdma/shm/shm.h"
+
+namespace ciuic::rdma {
+
+namespace {
+
+constexpr std::array factories{
+    ProviderFactory{"shm", "same host: broker memory mapped read-only, zero copy",
+                    [](const Clock& clock) -> Result<std::shared_ptr<Provider>> { return make_shm_provider(clock); }},
+    ProviderFactory{"memory", "same process: the reference, for tests and embedding",
+                    [](const Clock& clock) -> Result<std::shared_ptr<Provider>> {
+                      return make_memory_provider(MemoryFabric::of_process(), clock);
+                    }},
+};
+
+}  // namespace
+
+std::span<const ProviderFactory> provider_factories() { return factories; }
+
+Result<std::shared_ptr<Provider>> make_provider(std::string_view name, const Clock& clock) {
+  for (const auto& factory : factories)
+    if (factory.name == name) return factory.make(clock);
+  return Fault::unknown_provider;
+}
+
+std::string host_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  return boot + "/" + std::to_string(::geteuid());
+}
+
+}  // namespace ciuic::rdma

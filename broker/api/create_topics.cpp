@@ -1,0 +1,55 @@
+// v2 throttle · v4 broker defaults by -1 (KIP-464) · v5 flexible, configs in the answer (KIP-525) · v7 topic id.
+#include "broker/api/apis.h"
+#include "broker/api/async.h"
+#include "transport/kafka/messages/create_topics.h"
+
+namespace ciuic::broker::api {
+
+Awaitable<kafka::CreateTopicsResponse> create_topics(RequestContext& context, kafka::CreateTopicsRequest request) {
+  kafka::CreateTopicsResponse response;
+  const auto commit = request.validate_only ? Commit::validate_only : Commit::yes;
+  std::vector<NewTopic> topics;
+  for (const auto& wanted : request.topics) {
+    if (!context.allowed(Operation::create, Resource::topic, wanted.name)) {
+      auto& answer = response.topics.emplace_back();
+      answer.name = wanted.name;
+      answer.error_code = ErrorCode::topic_authorization_failed;
+      continue;
+    }
+    NewTopic topic;
+    topic.name = wanted.name;
+    topic.partitions = wanted.num_partitions;
+    topic.replication_factor = wanted.replication_factor;
+    for (const auto& assignment : wanted.assignments) topic.assignments.emplace_back(assignment.partition_index, assignment.broker_ids);
+    for (const auto& config : wanted.configs) {
+      if (config.value) topic.config[config.name] = *config.value;
+    }
+    topics.push_back(std::move(topic));
+  }
+  const auto configs = std::make_shared<std::map<std::string, Overrides>>();
+  for (const auto& topic : topics) (*configs)[topic.name] = topic.config;
+  const auto made = co_await await_callback<std::vector<CreatedTopic>>(
+      [&](auto done) { context.broker.controller->create_topics(std::move(topics), commit, std::move(done)); });
+  for (const auto& topic : made) {
+    auto& answer = response.topics.emplace_back();
+    answer.name = topic.name;
+    if (!topic.id) {
+      answer.error_code = topic.id.error().code;
+      answer.error_message = topic.id.error().text;
+      continue;
+    }
+    answer.topic_id = request.validate_only ? kafka::Uuid{} : *topic.id;
+    answer.num_partitions = topic.partitions;
+    answer.replication_factor = topic.replication_factor;
+    auto& entries = answer.configs.emplace();
+    for (const auto& entry : describe_topic(context.broker.overrides, (*configs)[topic.name])) {
+      auto& config = entries.emplace_back();
+      config.name = entry.setting->key;
+      config.value = entry.value;
+      config.config_source = entry.sources.front().source;
+    }
+  }
+  co_return response;
+}
+
+}  // namespace ciuic::broker::api

@@ -1,0 +1,14 @@
+#pragma once
+// Stop 2 of docs/tour.md: the one list of APIs. Next: broker/api/produce.cpp
+#include <span>
+
+#include "broker/api/handler.h"
+
+namespace ciuic::broker::api {
+
+/// All rows, rising by key. Dispatch, ApiVersions and docs/protocol.md's table read it.
+[[nodiscard]] std::span<const Handler> handlers();
+/// nullptr for a key that is not served.
+[[nodiscard]] const Handler* find_handler(std::int16_t key);
+
+}  // namespace ciuic::broker::api

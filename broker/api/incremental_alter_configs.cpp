@@ -1,0 +1,70 @@
+// v0 KIP-339 · v1 flexible. Topics; broker settings are read at start and refused here with words.
+#include <set>
+
+#include "broker/api/apis.h"
+#include "broker/api/async.h"
+#include "transport/kafka/messages/incremental_alter_configs.h"
+
+namespace ciuic::broker::api {
+namespace {
+constexpr std::int8_t topic_resource = 2;
+}
+
+Awaitable<kafka::IncrementalAlterConfigsResponse> incremental_alter_configs(RequestContext& context, kafka::IncrementalAlterConfigsRequest request) {
+  kafka::IncrementalAlterConfigsResponse response;
+  std::vector<TopicConfigChange> changes;
+  std::vector<std::size_t> places;
+  std::set<std::pair<std::int8_t, std::string>> seen;
+  for (const auto& resource : request.resources) {
+    auto& answer = response.responses.emplace_back();
+    answer.resource_type = resource.resource_type;
+    answer.resource_name = resource.resource_name;
+    const auto refuse = [&](ErrorCode code, std::string text) {
+      answer.error_code = code;
+      answer.error_message = std::move(text);
+    };
+    if (!seen.insert({resource.resource_type, resource.resource_name}).second) {
+      refuse(ErrorCode::invalid_request, fmt::format("Each resource must appear at most once; '{}' does not", resource.resource_name));
+      continue;
+    }
+    if (resource.resource_type != topic_resource) {
+      refuse(ErrorCode::invalid_request, "only topic configs can be changed while the broker runs; set others in server.properties and restart");
+      continue;
+    }
+    if (!context.allowed(Operation::alter_configs, Resource::topic, resource.resource_name)) {
+      refuse(ErrorCode::topic_authorization_failed, "Topic authorization failed.");
+      continue;
+    }
+    TopicConfigChange change;
+    change.topic = resource.resource_name;
+    std::set<std::string> keys;
+    bool good = true;
+    for (const auto& config : resource.configs) {
+      if (config.config_operation < 0 || config.config_operation > 3) {
+        refuse(ErrorCode::invalid_request, fmt::format("Unknown operation {} for configuration {}", config.config_operation, config.name));
+        good = false;
+      } else if (!keys.insert(config.name).second) {
+        refuse(ErrorCode::invalid_request, fmt::format("Error due to duplicate config keys: {}", config.name));
+        good = false;
+      }
+      if (!good) break;
+      change.keys.push_back({config.name, static_cast<ConfigChange>(config.config_operation), config.value});
+    }
+    if (!good) continue;
+    changes.push_back(std::move(change));
+    places.push_back(response.responses.size() - 1);
+  }
+  if (!changes.empty()) {
+    const auto commit = request.validate_only ? Commit::validate_only : Commit::yes;
+    const auto results = co_await await_callback<std::vector<NamedResult>>(
+        [&](auto done) { context.broker.controller->alter_configs(std::move(changes), commit, std::move(done)); });
+    for (std::size_t i = 0; i < results.size() && i < places.size(); ++i) {
+      auto& answer = response.responses[places[i]];
+      answer.error_code = results[i].error.code;
+      if (!results[i].error.text.empty()) answer.error_message = results[i].error.text;
+    }
+  }
+  co_return response;
+}
+
+}  // namespace ciuic::broker::api

@@ -1,0 +1,43 @@
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "broker/metadata/controller.h"
+#include "broker/partitions.h"
+#include "broker/security/authorizer.h"
+#include "broker/settings/settings.h"
+#include "broker/shard.h"
+#include "transport/base/clock.h"
+
+namespace ciuic::broker {
+
+class Exposure;
+class FetchSessions;
+class GroupCoordinator;
+class ProducerIds;
+
+/// What a handler may use. The server owns it all and outlives every request.
+struct Broker {
+  BrokerConfig config;
+  Overrides overrides;          // as given, for DescribeConfigs
+  std::string cluster_id;
+  const Clock* clock = nullptr;
+  Shards* shards = nullptr;
+  Controller* controller = nullptr;
+  Partitions* partitions = nullptr;
+  LogEvents* events = nullptr;
+  const Authorizer* authorizer = nullptr;
+  FetchSessions* fetch_sessions = nullptr;
+  ProducerIds* producer_ids = nullptr;
+  GroupCoordinator* groups = nullptr;
+  Exposure* exposure = nullptr;  // null: onesided.enable=false
+};
+
+/// "0.1.0"; one source for --version, ApiVersions' logs and docs.
+[[nodiscard]] const char* version();
+/// The Apache Kafka release whose protocol this broker speaks.
+inline constexpr auto kafka_level = "4.1";
+
+}  // namespace ciuic::broker

@@ -33,9 +33,9 @@ struct ArenaConfig {
 ///
 /// Budget counts whole chunks (their size class), in use or kept for reuse. Above 7/8 of it `relieve` runs: first kept
 /// free ranges are punched, then the coldest chunks' owners are asked to evict (see `Chunk`, `LogObserver`).
-class Arena {
+class Arena : public std::enable_shared_from_this<Arena> {
  public:
-  explicit Arena(ArenaConfig config);
+  [[nodiscard]] static std::shared_ptr<Arena> make(ArenaConfig config);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -65,6 +65,7 @@ class Arena {
 
  private:
   friend class PartitionMemory;
+  explicit Arena(ArenaConfig config);
   struct Watched {
     std::weak_ptr<Chunk> chunk;
     std::function<void(const std::shared_ptr<Chunk>&)> evict;
@@ -118,14 +119,14 @@ class PartitionMemory : public std::enable_shared_from_this<PartitionMemory> {
     bool has_pages;
   };
 
-  PartitionMemory(Arena& arena, std::uint64_t id) : arena_(arena), id_(id) {}
+  PartitionMemory(std::shared_ptr<Arena> arena, std::uint64_t id) : arena_(std::move(arena)), id_(id) {}
   std::optional<ChunkRange> carve(std::uint32_t bytes);
   bool add_extent();
-  void punch(const ChunkRange& range);
+  bool punch(const ChunkRange& range);
   void punch_free();
   std::vector<Free>& free_of(std::uint64_t bytes);
 
-  Arena& arena_;
+  std::shared_ptr<Arena> arena_;
   std::uint64_t id_;
   mutable std::mutex mutex_;
   UniqueFd memfd_;

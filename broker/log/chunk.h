@@ -61,7 +61,8 @@ class Chunk {
   [[nodiscard]] std::uint32_t length() const { return length_; }
   [[nodiscard]] std::uint32_t room() const { return static_cast<std::uint32_t>(range_.bytes.size()) - length_; }
   [[nodiscard]] Bytes bytes() const { return memory().first(length_); }
-  [[nodiscard]] ChunkState state() const { return state_; }
+  /// Any thread.
+  [[nodiscard]] ChunkState state() const { return state_.load(std::memory_order_acquire); }
   [[nodiscard]] bool contains(kafka::Offset offset) const { return covers_from_ <= offset && offset < next_offset_; }
 
   /// Moves the state; a transition the table lacks is a bug and aborts.
@@ -76,6 +77,8 @@ class Chunk {
   [[nodiscard]] std::uint32_t position_of(kafka::Offset offset) const;
   /// Position of the first batch whose base offset is `limit` or more (where a read bounded by `limit` stops).
   [[nodiscard]] std::uint32_t position_of_base(kafka::Offset limit) const;
+  /// End of the whole batches that lie in [from, limit) and take at most `bytes`; `from` and `limit` are such ends.
+  [[nodiscard]] std::uint32_t whole_batches(std::uint32_t from, std::uint32_t limit, std::uint32_t bytes) const;
 
   /// Marks it used now (for the choice of the coldest). Any thread.
   void touch(std::uint64_t tick) { last_used_.store(tick, std::memory_order_relaxed); }
@@ -97,7 +100,7 @@ class Chunk {
   kafka::Offset next_offset_;
   std::uint32_t file_position_;
   std::uint32_t length_ = 0;
-  ChunkState state_ = ChunkState::open;
+  std::atomic<ChunkState> state_{ChunkState::open};
   std::vector<Mark> marks_;  // one about every 4 KiB
   std::atomic<std::uint64_t> last_used_{0};
 };

@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/base/bytes.h"
@@ -12,8 +13,10 @@ namespace ciuic::broker {
 
 /// Why the file system refused: errno and a sentence with path and operation.
 struct IoError {
+  IoError() = default;
+  IoError(int errno_value, std::string words) : number(errno_value), text(std::move(words)) {}
   int number = 0;
-  std::string text;
+  std::string text{};
 };
 template <class T>
 using IoResult = ResultOf<T, IoError>;
@@ -64,9 +67,11 @@ class Files {
 
 /// Whole content of a small file.
 [[nodiscard]] IoResult<Buffer> read_file(Files& files, const std::string& path);
-/// Replaces a file so that a crash leaves the old or the new content: `<path>.tmp`, sync, rename, sync of the directory.
-[[nodiscard]] IoResult<void> replace_file(Files& files, const std::string& path, Bytes content);
-/// As above without the syncs, for files that an unclean start rebuilds.
+enum class Durable { now, later };
+/// Replaces a file by `<path>.tmp` and rename, so that the end of the process leaves the old or the new content. `now`
+/// also syncs file and directory, so that the machine's end does.
+[[nodiscard]] IoResult<void> replace_file(Files& files, const std::string& path, Bytes content, Durable durable);
+/// Writes a file from its beginning and cuts it there.
 [[nodiscard]] IoResult<void> write_file(Files& files, const std::string& path, Bytes content);
 
 }  // namespace ciuic::broker

@@ -82,8 +82,15 @@ class LogDirectory {
                LogObserver* observer);
   void fail(const IoError& error);
   [[nodiscard]] Partition::Parts parts_for(const kafka::TopicPartition& name, const PartitionPlan& plan);
-  [[nodiscard]] ResultOf<void, IoError> scan();
-  [[nodiscard]] ResultOf<void, IoError> write_checkpoint_files();
+  [[nodiscard]] IoResult<std::shared_ptr<Partition>> open_partition(const kafka::TopicPartition& name, const PartitionPlan& plan);
+  [[nodiscard]] IoResult<void> scan();
+  [[nodiscard]] IoResult<void> write_checkpoint_files();
+
+  /// What partitions and jobs hold instead of a pointer that might outlive the directory.
+  struct Failure {
+    std::recursive_mutex mutex;
+    LogDirectory* directory = nullptr;
+  };
 
   LogDirectorySettings settings_;
   std::shared_ptr<Arena> arena_;
@@ -95,9 +102,8 @@ class LogDirectory {
   std::vector<FoundPartition> found_;
   std::map<kafka::TopicPartition, kafka::Offset> recovery_points_;
   std::map<kafka::TopicPartition, kafka::Offset> log_starts_;
-  std::map<kafka::TopicPartition, kafka::Offset> high_watermarks_;
   std::atomic<bool> offline_{false};
-  std::shared_ptr<std::atomic<bool>> alive_;
+  std::shared_ptr<Failure> failure_;
   mutable std::mutex mutex_;
   std::string offline_reason_;
   std::function<void(const std::string&)> on_offline_;

@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "broker/log/arena.h"
+#include "broker/log/batch_validator.h"
 #include "broker/log/chunk.h"
 #include "broker/log/file_io.h"
 #include "broker/log/leader_epochs.h"
 #include "broker/log/log_config.h"
 #include "broker/log/log_observer.h"
 #include "broker/log/producer_state.h"
+#include "broker/log/recovery.h"
 #include "broker/log/segment.h"
 #include "transport/base/clock.h"
 #include "transport/base/executor.h"
@@ -27,18 +29,13 @@ class LogDirectory;
 
 using kafka::Isolation;
 
-/// Who appends: a client's batch is validated whole; a coordinator's may be a control batch and skips producer sequences.
-enum class AppendOrigin { client, coordinator };
-
-struct RecordError {
-  std::int32_t batch_index = 0;  ///< of the record in the batch
-  std::string text;
-};
 /// Why nothing was appended, as a Produce response says it.
 struct AppendError {
-  kafka::Error error;
-  std::vector<RecordError> records;
-  kafka::Offset log_start_offset;
+  AppendError() = default;
+  AppendError(kafka::Error why, kafka::Offset log_start) : error(std::move(why)), log_start_offset(log_start) {}
+  kafka::Error error{};
+  std::vector<RecordError> records{};
+  kafka::Offset log_start_offset{};
 };
 struct AppendResult {
   kafka::Offset base_offset;
@@ -135,7 +132,9 @@ class Partition : public std::enable_shared_from_this<Partition> {
   /// End of what is in the kernel (acknowledgeable); the high watermark of a partition without followers.
   [[nodiscard]] kafka::Offset written_end_offset() const { return written_end_; }
   [[nodiscard]] kafka::LeaderEpoch latest_leader_epoch() const { return epochs_.latest(); }
-  [[nodiscard]] std::uint64_t bytes_on_disk() const;
+  [[nodiscard]] std::uint64_t bytes_on_disk() const { return log_bytes_; }
+  /// Bytes appended that are not in the file yet: a server slows its readers by it, well before appends are refused.
+  [[nodiscard]] std::uint64_t unwritten_bytes() const { return unwritten_bytes_; }
   [[nodiscard]] std::size_t segment_count() const { return segments_.size(); }
   [[nodiscard]] const LogConfig& config() const { return config_; }
   [[nodiscard]] const ProducerState& producers() const { return producers_; }
@@ -149,7 +148,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   /// Errors: INVALID_RECORD, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP,
   /// UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
   /// TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR, and NOT_ENOUGH_REPLICAS as back-pressure (retriable) while
-  /// more than `unwritten_bytes_max` wait for the disk. Callbacks run in the order of the appends.
+  /// more than `unwritten_bytes_max` wait for the disk. Callbacks of appends that succeed run in their order.
   void append(Bytes records, const AppendOptions& options, AppendCallback callback);
 
   // --- Read ---
@@ -196,7 +195,6 @@ class Partition : public std::enable_shared_from_this<Partition> {
 
  private:
   friend class LogDirectory;
-  friend class PartitionLoader;
   explicit Partition(Parts parts);
 
   struct DirtyRange {
@@ -221,28 +219,32 @@ class Partition : public std::enable_shared_from_this<Partition> {
   struct TimeQuery;
 
   // partition_append.cpp
-  [[nodiscard]] ResultOf<BatchInfo, AppendError> validate(Bytes records, const AppendOptions& options, Bytes& bytes);
-  [[nodiscard]] AppendError refuse(kafka::ErrorCode code, std::string text) const;
+  void refuse(AppendCallback callback, kafka::Error why, std::vector<RecordError> records = {});
+  void answer_duplicate(const ProducerState::Batch& original, AppendCallback callback);
   [[nodiscard]] bool should_roll(const BatchInfo& batch) const;
   [[nodiscard]] bool make_room(std::uint32_t bytes);
-  void put(Bytes batch, BatchInfo& info);
+  void put(const ValidBatch& batch, kafka::LeaderEpoch epoch, std::int64_t now_ms);
   void roll(kafka::Offset base);
   void seal_open_chunk();
   void note_epoch(kafka::LeaderEpoch epoch, kafka::Offset start);
-  void reply_later(AppendCallback callback, ResultOf<AppendResult, AppendError> answer);
+  void wait_for(kafka::Offset end, AppendResult result, AppendCallback callback);
   // partition_write.cpp
   void start_write();
+  void job_settled();
+  void when_idle(std::function<void()> then);
   void submit_write();
-  void written(const WriteJob& job);
-  void advance(kafka::Offset written_end);
+  void written(WriteJob& job);
+  void finish_segment(const std::shared_ptr<Segment>& segment, kafka::Offset next_base);
+  void sync_until(kafka::Offset end, LogCallback<kafka::Offset> callback);
   void committed_changed();
   void publish();
   void io_failed(const IoError& error);
-  void job(Task work);
-  void run_flush(LogCallback<kafka::Offset> callback);
   void write_epochs();
+  void fail_waiting(const kafka::Error& why);
   // partition_read.cpp
-  [[nodiscard]] const std::shared_ptr<Segment>* segment_of(kafka::Offset offset) const;
+  [[nodiscard]] std::shared_ptr<Segment> segment_of(kafka::Offset offset) const;
+  void read_ahead(const Chunk& last);
+  void answer_load(LoadRequest request, ResultOf<std::shared_ptr<Chunk>, kafka::Error> answer);
   void start_load();
   void loaded(LoadJob& job);
   void admit(const std::shared_ptr<Segment>& segment, const std::shared_ptr<Chunk>& chunk);
@@ -251,8 +253,12 @@ class Partition : public std::enable_shared_from_this<Partition> {
   // partition_upkeep.cpp
   void delete_segments(const std::vector<std::shared_ptr<Segment>>& gone);
   void apply_retention();
-  void retire_chunks(Segment& segment);
+  void retire_chunks(const std::shared_ptr<Segment>& segment);
   void move_log_start(kafka::Offset start);
+  void learn_timestamps();
+  void finish_close(LogCallback<kafka::Offset> callback);
+  void reopen(kafka::Offset truncate_to, LogCallback<kafka::Offset> callback);
+  void install(OpenedLog opened);
   void finish_truncate(kafka::Offset offset, LogCallback<kafka::Offset> callback);
   void remove_later(std::shared_ptr<SegmentFiles> files);
 
@@ -261,6 +267,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   std::shared_ptr<PartitionMemory> memory_;
   IoQueue write_queue_;
   IoQueue read_queue_;
+  IoQueue sync_queue_;
   std::map<kafka::Offset, std::shared_ptr<Segment>> segments_;
   std::shared_ptr<Segment> active_;
   std::shared_ptr<Chunk> open_chunk_;
@@ -277,16 +284,24 @@ class Partition : public std::enable_shared_from_this<Partition> {
   std::int64_t segment_jitter_ms_ = 0;
   std::deque<DirtyRange> dirty_;
   std::uint64_t unwritten_bytes_ = 0;
+  std::uint64_t log_bytes_ = 0;
   int writes_in_flight_ = 0;
   std::uint64_t messages_since_flush_ = 0;
   std::int64_t last_flush_ms_ = 0;
   std::deque<Waiter> waiters_;
   std::deque<LoadRequest> loads_;
   bool loading_ = false;
+  bool learning_timestamps_ = false;
   bool cleaning_ = false;
   bool closed_ = false;
   bool truncating_ = false;
+  bool epochs_unsynced_ = false;
+  kafka::Offset last_snapshot_{-1};
+  std::uint64_t committed_sequence_ = 0;
+  std::uint32_t committed_length_ = 0;
+  std::vector<std::function<void()>> when_idle_;  // run when no write is under way
   Buffer scratch_;
+  Buffer repacked_;
   std::atomic<bool> offline_{false};
   std::atomic<std::int64_t> published_hw_{0};
   std::atomic<std::int64_t> published_start_{0};

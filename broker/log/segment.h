@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -56,6 +57,15 @@ class SegmentFiles {
   std::shared_ptr<File> log_;
 };
 
+/// Index entries in memory, while a segment is active and until its files are written after a roll.
+struct SegmentIndexes {
+  std::vector<OffsetEntry> offsets{};
+  std::vector<TimeEntry> times{};
+  std::size_t offsets_in_file = 0;
+  std::size_t times_in_file = 0;
+  std::uint32_t bytes_since_entry = 0;
+};
+
 /// One segment as its owner's executor sees it.
 struct Segment {
   Segment(Files& files, const std::string& directory, kafka::Offset base_offset)
@@ -69,18 +79,13 @@ struct Segment {
   std::int64_t first_timestamp = -1;          ///< of the first batch; decides segment.ms
   std::optional<std::int64_t> max_timestamp;  ///< unknown until asked for in a segment that was on disk at start
   kafka::Offset max_timestamp_offset{-1};
+  /// No batch here holds this offset or a later one, as far as is known.
+  kafka::Offset nothing_from{std::numeric_limits<std::int64_t>::max()};
   std::vector<AbortedRange> aborted;
+  std::size_t aborted_in_file = 0;
   std::vector<std::shared_ptr<Chunk>> chunks;  ///< in memory, by file position
 
-  /// In memory while the segment is active (and until its files are written after a roll).
-  struct Indexes {
-    std::vector<OffsetEntry> offsets;
-    std::vector<TimeEntry> times;
-    std::size_t offsets_in_file = 0;
-    std::size_t times_in_file = 0;
-    std::uint32_t bytes_since_entry = 0;
-  };
-  std::optional<Indexes> indexes;
+  std::optional<SegmentIndexes> indexes;
 
   /// Notes a batch that was put at `position`: timestamps and, every `interval` bytes, an entry of each index.
   void index_batch(const BatchInfo& batch, std::uint32_t position, std::int32_t interval);

@@ -1,0 +1,309 @@
+// Writing: what was appended goes to the segment file in one gathered write, then the high watermark moves and the
+// append is acknowledged. Also flush, roll's files and the end by an I/O error. Not here: validation, reading.
+#include <algorithm>
+#include <utility>
+
+#include "broker/log/partition.h"
+#include "transport/base/log.h"
+
+namespace ciuic::broker {
+
+using kafka::ErrorCode;
+
+namespace {
+
+/// After this many written bytes the kernel is told to start writing back, and to forget what it wrote the time before.
+constexpr std::uint64_t writeback_step_bytes = 8U << 20;
+/// Index entries gather in memory up to a page of the file.
+constexpr std::size_t index_entries_step = 512;
+
+void hint_writeback(SegmentFiles& files, File& log, std::uint64_t end) {
+  if (end - files.hinted_to < writeback_step_bytes) return;
+  log.start_writeback(files.hinted_to, end);
+  if (files.hinted_to > files.forgotten_to) log.forget_cached(files.forgotten_to, files.hinted_to);
+  files.forgotten_to = files.hinted_to;
+  files.hinted_to = end;
+}
+
+}  // namespace
+
+struct Partition::WriteJob {
+  struct Piece {
+    std::shared_ptr<Segment> segment;  // the owner's; the job itself touches files only
+    std::shared_ptr<SegmentFiles> files;
+    std::uint32_t at = 0;
+    std::uint32_t end = 0;
+    std::vector<Bytes> bytes{};
+  };
+  struct IndexPiece {
+    std::shared_ptr<SegmentFiles> files;
+    std::string_view suffix;
+    std::uint64_t at;
+    Buffer bytes;
+  };
+  std::vector<Piece> pieces{};
+  std::vector<IndexPiece> indexes{};
+  std::vector<std::shared_ptr<Chunk>> pins{};
+  kafka::Offset end{};
+  std::uint64_t bytes = 0;
+  std::uint64_t chunk_sequence = 0;
+  std::uint32_t chunk_length = 0;
+  bool sync = false;
+  std::optional<IoError> error{};
+
+  IoResult<void> run() const {
+    for (const auto& piece : pieces) {
+      const auto log = piece.files->log();
+      if (!log) return log.error();
+      if (auto done = (*log)->write_at(piece.at, piece.bytes); !done) return done;
+      hint_writeback(*piece.files, **log, piece.end);
+    }
+    for (const auto& piece : indexes)
+      if (auto done = piece.files->write_index(piece.suffix, piece.at, piece.bytes); !done) return done;
+    if (!sync) return {};
+    for (const auto& piece : pieces) {
+      const auto log = piece.files->log();
+      if (!log) return log.error();
+      if (auto done = (*log)->sync(); !done) return done;
+    }
+    return {};
+  }
+};
+
+void Partition::start_write() {
+  // One write at a time: what is appended meanwhile gathers and goes with the next.
+  if (writes_in_flight_ == 0) submit_write();
+}
+
+void Partition::submit_write() {
+  if (dirty_.empty() || offline()) return;
+  auto job = std::make_shared<WriteJob>();
+  for (const auto& range : dirty_) {
+    const auto at = range.chunk->file_position() + range.from;
+    const auto size = range.to - range.from;
+    if (job->pieces.empty() || job->pieces.back().segment != range.segment)
+      job->pieces.push_back({range.segment, range.segment->on_disk, at, at});
+    job->pieces.back().bytes.push_back(range.chunk->memory().subspan(range.from, size));
+    job->pieces.back().end += size;
+    job->pins.push_back(range.chunk);
+    job->bytes += size;
+  }
+  job->chunk_sequence = dirty_.back().chunk->sequence();
+  job->chunk_length = dirty_.back().to;
+  dirty_.clear();
+  for (const auto& piece : job->pieces) {
+    auto& segment = *piece.segment;
+    if (segment.aborted.size() > segment.aborted_in_file) {
+      const auto all = encode(std::span<const AbortedRange>(segment.aborted));
+      const auto entry = all.size() / segment.aborted.size();
+      const auto at = entry * segment.aborted_in_file;
+      job->indexes.push_back({piece.files, txn_index_suffix, at, to_buffer(Bytes(all).subspan(at))});
+      segment.aborted_in_file = segment.aborted.size();
+    }
+    if (!segment.indexes) continue;
+    auto& index = *segment.indexes;
+    if (index.offsets.size() - index.offsets_in_file < index_entries_step) continue;
+    const auto offsets = std::span<const OffsetEntry>(index.offsets).subspan(index.offsets_in_file);
+    const auto times = std::span<const TimeEntry>(index.times).subspan(index.times_in_file);
+    job->indexes.push_back({piece.files, index_suffix, index.offsets_in_file * OffsetEntry::bytes_on_disk, encode(offsets)});
+    job->indexes.push_back({piece.files, time_index_suffix, index.times_in_file * TimeEntry::bytes_on_disk, encode(times)});
+    index.offsets_in_file = index.offsets.size();
+    index.times_in_file = index.times.size();
+  }
+  job->end = log_end_;
+  job->sync = messages_since_flush_ >= static_cast<std::uint64_t>(std::max<std::int64_t>(config_.flush_messages, 1));
+  if (job->sync) messages_since_flush_ = 0;
+  ++writes_in_flight_;
+  parts_.io->submit(write_queue_, [self = shared_from_this(), job]() mutable {
+    if (const auto done = job->run(); !done) job->error = done.error();
+    auto& executor = *self->parts_.executor;
+    executor.post([self = std::move(self), job = std::move(job)] { self->written(*job); });
+  });
+}
+
+void Partition::written(WriteJob& job) {
+  unwritten_bytes_ -= job.bytes;
+  if (job.error) io_failed(*job.error);
+  if (!offline()) {
+    for (const auto& piece : job.pieces) piece.segment->written = piece.end;
+    written_end_ = job.end;
+    committed_sequence_ = job.chunk_sequence;
+    committed_length_ = job.chunk_length;
+    if (job.sync) {
+      // Segments that rolled before are synced elsewhere: the recovery point waits for them.
+      if (flushed_end_ >= job.pieces.front().segment->base) flushed_end_ = job.end;
+      last_flush_ms_ = parts_.clock->wall_ms();
+    }
+    // Without followers what is written is committed.
+    high_watermark_ = written_end_;
+    producers_.high_watermark_moved(high_watermark_);
+    committed_changed();
+    while (!waiters_.empty() && waiters_.front().end <= written_end_) {
+      auto waiter = std::move(waiters_.front());
+      waiters_.pop_front();
+      waiter.callback(waiter.result);
+    }
+  }
+  job_settled();
+}
+
+/// One job of the write queue has answered: go on with what gathered, or tell those who wait for quiet.
+void Partition::job_settled() {
+  --writes_in_flight_;
+  start_write();
+  if (writes_in_flight_ > 0) return;
+  for (auto& then : std::exchange(when_idle_, {})) then();
+}
+
+/// Runs `then` when nothing waits to be written; at once if that is now. An offline partition counts as idle.
+void Partition::when_idle(std::function<void()> then) {
+  start_write();
+  if (writes_in_flight_ == 0) return then();
+  when_idle_.push_back(std::move(then));
+}
+
+Committed Partition::committed() const {
+  Committed position;
+  position.chunk_sequence = committed_sequence_;
+  position.chunk_length = committed_length_;
+  position.high_watermark = high_watermark_;
+  position.last_stable_offset = last_stable_offset();
+  position.log_start_offset = log_start_;
+  position.leader_epoch = epochs_.latest();
+  return position;
+}
+
+kafka::Offset Partition::last_stable_offset() const {
+  const auto unstable = producers_.first_unstable(high_watermark_);
+  return unstable ? std::min(*unstable, high_watermark_) : high_watermark_;
+}
+
+void Partition::committed_changed() {
+  publish();
+  if (parts_.observer) parts_.observer->committed(*this, committed());
+}
+
+void Partition::publish() {
+  published_hw_.store(high_watermark_.value);
+  published_start_.store(log_start_.value);
+  published_recovery_.store(flushed_end_.value);
+  published_bytes_.store(log_bytes_);
+}
+
+/// Index files and snapshot of a segment that has rolled, in order behind its last write; then its sync, elsewhere, so
+/// that acknowledgements do not wait for it.
+void Partition::finish_segment(const std::shared_ptr<Segment>& segment, kafka::Offset next_base) {
+  auto snapshot = producers_.to_snapshot();
+  last_snapshot_ = next_base;
+  const auto path = segment_file(parts_.path, next_base, snapshot_suffix);
+  ++writes_in_flight_;
+  parts_.io->submit(write_queue_, [self = shared_from_this(), segment, next_base, path, snapshot = std::move(snapshot)]() mutable {
+    // The owner does not change the indexes of a rolled segment before the answer below.
+    const auto& indexes = *segment->indexes;
+    auto done = segment->on_disk->replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes.offsets)));
+    if (done) done = segment->on_disk->replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times)));
+    if (done) done = write_file(self->parts_.io->files(), path, snapshot);
+    auto& executor = *self->parts_.executor;
+    executor.post([self = std::move(self), segment, next_base, done] {
+      if (!done)
+        self->io_failed(done.error());
+      else
+        segment->indexes.reset();
+      if (!self->offline()) self->sync_until(next_base, [](const ResultOf<kafka::Offset, kafka::Error>&) {});
+      self->job_settled();
+    });
+  });
+}
+
+/// REQUIRES: everything below `end` is written.
+void Partition::sync_until(kafka::Offset end, LogCallback<kafka::Offset> callback) {
+  std::vector<std::shared_ptr<SegmentFiles>> files;
+  for (const auto& [base, segment] : segments_) {
+    const auto next = segments_.upper_bound(base);
+    const bool before = next != segments_.end() && next->first <= flushed_end_;
+    if (!before && base < end) files.push_back(segment->on_disk);
+  }
+  const auto epochs = std::exchange(epochs_unsynced_, false) ? parts_.path + "/leader-epoch-checkpoint" : std::string();
+  parts_.io->submit(sync_queue_, [self = shared_from_this(), files = std::move(files), epochs, end,
+                                  callback = std::move(callback)]() mutable {
+    IoResult<void> done;
+    for (const auto& one : files) {
+      const auto exists = one->files().exists(one->path(log_suffix));
+      if (!exists) done = exists.error();
+      // Deleted meanwhile (retention): there is nothing left to keep.
+      if (!done || !*exists) continue;
+      const auto log = one->log();
+      if (!log)
+        done = log.error();
+      else if (auto synced = (*log)->sync(); !synced)
+        done = synced;
+    }
+    if (done && !epochs.empty()) {
+      const auto file = self->parts_.io->files().open(epochs, OpenMode::read_write);
+      done = file ? (*file)->sync() : IoResult<void>(file.error());
+      if (done) done = self->parts_.io->files().sync_directory(self->parts_.path);
+    }
+    auto& executor = *self->parts_.executor;
+    executor.post([self = std::move(self), done, end, callback = std::move(callback)] {
+      if (!done) {
+        self->io_failed(done.error());
+        return callback(kafka::Error(ErrorCode::kafka_storage_error, done.error().text));
+      }
+      self->flushed_end_ = std::min(std::max(self->flushed_end_, end), self->log_end_);
+      self->last_flush_ms_ = self->parts_.clock->wall_ms();
+      self->publish();
+      callback(end);
+    });
+  });
+}
+
+void Partition::flush(LogCallback<kafka::Offset> callback) {
+  if (offline()) {
+    parts_.executor->post([callback = std::move(callback)] { callback(kafka::Error(ErrorCode::kafka_storage_error)); });
+    return;
+  }
+  messages_since_flush_ = 0;
+  sync_until(written_end_, std::move(callback));
+}
+
+/// In order with the writes: the epoch is named on disk before the first batch that carries it.
+void Partition::write_epochs() {
+  epochs_unsynced_ = true;
+  ++writes_in_flight_;
+  parts_.io->submit(write_queue_, [self = shared_from_this(), text = epochs_.to_text()]() mutable {
+    const auto done = replace_file(self->parts_.io->files(), self->parts_.path + "/leader-epoch-checkpoint", as_bytes(text),
+                                   Durable::later);
+    auto& executor = *self->parts_.executor;
+    executor.post([self = std::move(self), done] {
+      if (!done) self->io_failed(done.error());
+      self->job_settled();
+    });
+  });
+}
+
+void Partition::io_failed(const IoError& error) {
+  if (!offline_.exchange(true)) {
+    log::error("log", "I/O error, the partition goes offline topic={} partition={}: {}", parts_.name.topic,
+               parts_.name.partition.value, error.text);
+    if (parts_.on_io_error) parts_.on_io_error(error);
+  }
+  fail_waiting({ErrorCode::kafka_storage_error, error.text});
+}
+
+void Partition::fail_waiting(const kafka::Error& why) {
+  dirty_.clear();
+  for (auto& waiter : std::exchange(waiters_, {})) waiter.callback(AppendError(why, log_start_));
+  for (auto& load : std::exchange(loads_, {}))
+    if (load.callback) load.callback(why);
+}
+
+void Partition::abandon(ErrorCode reason) {
+  offline_.store(true);
+  closed_ = true;
+  fail_waiting({reason, "The partition is gone from this log directory"});
+  seal_open_chunk();
+  if (parts_.observer) parts_.observer->layout_changed(*this, LayoutChange::partition_closed);
+  for (const auto& [base, segment] : segments_) retire_chunks(segment);
+}
+
+}  // namespace ciuic::broker

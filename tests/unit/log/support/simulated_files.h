@@ -1,0 +1,87 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "broker/log/file_io.h"
+#include "broker/log/files.h"
+
+namespace ciuic::broker::testing {
+
+/// A file system in memory that can lose what was not synced, run full, and fail. Names, renames and removals are durable
+/// at once (a journal orders them); contents are durable only as far as they were synced. One thread.
+class SimulatedFiles final : public Files {
+ public:
+  IoResult<std::shared_ptr<File>> open(const std::string& path, OpenMode mode) override;
+  IoResult<std::vector<DirectoryEntry>> list(const std::string& directory) override;
+  IoResult<void> make_directories(const std::string& path) override;
+  IoResult<void> rename(const std::string& from, const std::string& to) override;
+  IoResult<void> remove(const std::string& path) override;
+  IoResult<void> remove_all(const std::string& path) override;
+  IoResult<bool> exists(const std::string& path) override;
+  IoResult<void> sync_directory(const std::string& path) override;
+
+  /// The machine stops: of each file's writes since its last sync only a prefix stays, its last one possibly cut.
+  void lose_unsynced(std::mt19937_64& random);
+  /// Writes beyond this many bytes in all fail with ENOSPC, having written what fitted.
+  void set_capacity(std::optional<std::uint64_t> bytes) { capacity_ = bytes; }
+  /// The n-th write from now (0: the next) fails with EIO after a prefix.
+  void fail_write(std::uint64_t n) { failing_write_ = writes_ + n; }
+  void fail_sync() { failing_sync_ = true; }
+  void heal() {
+    failing_write_.reset();
+    failing_sync_ = false;
+    capacity_.reset();
+  }
+  /// Overwrites bytes behind everyone's back (bit rot, a torn write).
+  void damage(const std::string& path, std::uint64_t at, Bytes with);
+  [[nodiscard]] Buffer content(const std::string& path) const;
+  [[nodiscard]] std::uint64_t writes() const { return writes_; }
+
+  struct Node {
+    Buffer data;
+    Buffer durable;
+    struct Change {
+      bool cut = false;
+      std::uint64_t at = 0;
+      Buffer bytes{};
+    };
+    std::vector<Change> since_sync;
+  };
+
+ private:
+  friend class SimulatedFile;
+  std::map<std::string, std::shared_ptr<Node>> files_;
+  std::set<std::string> directories_{"/"};
+  std::uint64_t used_ = 0;
+  std::uint64_t writes_ = 0;
+  std::optional<std::uint64_t> capacity_;
+  std::optional<std::uint64_t> failing_write_;
+  bool failing_sync_ = false;
+};
+
+/// FileIo that runs a job only when told to, of a queue chosen by the caller's dice.
+class SimulatedIo final : public FileIo {
+ public:
+  explicit SimulatedIo(Files& files) : files_(files) {}
+  IoQueue make_queue() override { return next_++; }
+  void submit(IoQueue queue, Task job) override { waiting_[queue].push_back(std::move(job)); }
+  Files& files() override { return files_; }
+
+  [[nodiscard]] bool idle() const { return waiting_.empty(); }
+  /// Runs the first job of a random queue; false if there is none.
+  bool run_one(std::mt19937_64& random);
+  void drop_all() { waiting_.clear(); }
+
+ private:
+  Files& files_;
+  IoQueue next_ = 1;
+  std::map<IoQueue, std::deque<Task>> waiting_;
+};
+
+}  // namespace ciuic::broker::testing

@@ -202,13 +202,13 @@ void Partitions::upkeep() {
   const bool timed_flush = parts_.config->log.flush_ms != std::numeric_limits<std::int64_t>::max();
   interval = std::min(interval, Milliseconds(timed_flush ? 1000 : 30'000));
   (*parts_.shards)[0].post_at(parts_.clock->now() + interval, [this, alive = alive_] {
-    if (*alive) upkeep();
+    if (alive->load()) upkeep();
   });
 }
 
 void Partitions::checkpoints() {
-  (*parts_.shards)[0].post_at(parts_.clock->now() + Milliseconds(std::max(parts_.config->checkpoint_interval_ms, 1000)), [this, alive = alive_] {
-    if (!*alive) return;
+  (*parts_.shards)[0].post_at(parts_.clock->now() + Milliseconds(std::max<std::int64_t>(parts_.config->checkpoint_interval_ms, 1000)), [this, alive = alive_] {
+    if (!alive->load()) return;
     for (const auto& directory : directories_) {
       directory->write_checkpoints([](ResultOf<void, kafka::Error>) {});  // a failure takes the directory offline, and says so
     }
@@ -219,7 +219,7 @@ void Partitions::checkpoints() {
 void Partitions::clean_next(std::size_t index) {
   auto& shard = (*parts_.shards)[index];
   shard.post_at(parts_.clock->now() + Milliseconds(std::max<std::int64_t>(parts_.config->cleaner_backoff_ms, 100)), [this, index, &shard, alive = alive_] {
-    if (!*alive) return;
+    if (!alive->load()) return;
     for (const auto& partition : all()) {
       if (&partition->executor() == &shard && partition->config().cleanup_compact) {
         partition->clean([](const ResultOf<std::uint64_t, kafka::Error>&) {});
@@ -230,7 +230,7 @@ void Partitions::clean_next(std::size_t index) {
 }
 
 void Partitions::close(std::int64_t broker_epoch, std::function<void(bool)> done) {
-  *alive_ = false;
+  alive_->store(false);
   auto countdown = std::make_shared<Countdown>(directories_.size(), [done = std::move(done)](const kafka::Error& error) {
     done(error.code == kafka::ErrorCode::none);
   });

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -56,7 +57,7 @@ class Partitions {
   std::vector<std::unique_ptr<LogDirectory>> directories_;
   Published<PartitionTable> table_{std::make_shared<const PartitionTable>()};
   IoQueue queue_;
-  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  std::shared_ptr<std::atomic<bool>> alive_ = std::make_shared<std::atomic<bool>>(true);
 };
 
 }  // namespace ciuic::broker

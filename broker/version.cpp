@@ -1,0 +1,7 @@
+#include "broker/broker.h"
+
+namespace ciuic::broker {
+
+const char* version() { return CIUIC_VERSION; }
+
+}  // namespace ciuic::broker

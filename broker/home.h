@@ -11,9 +11,9 @@ namespace ciuic::broker {
 
 /// The log directories as a broker's home: locked against a second broker, and carrying who it is (meta.properties).
 struct Home {
+  std::vector<UniqueFd> locks;
   std::string cluster_id;
   std::vector<kafka::Uuid> directory_ids;  // beside the directories
-  std::vector<UniqueFd> locks;
 };
 
 /// Locks every directory (making it if missing) and reads its meta.properties; an empty one is formatted with the

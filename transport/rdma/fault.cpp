@@ -2,6 +2,8 @@
 #include "transport/rdma/fault.h"
 
 #include <array>
+#include <stdexcept>
+#include <string>
 
 namespace ciuic::rdma {
 
@@ -80,6 +82,9 @@ std::string_view name(Outcome outcome) {
     case Outcome::fall_back: return "fall_back";
   }
   return "unknown_outcome";
+}
+void throw_exception_from_error(Fault fault, const boost::source_location&) {
+  throw std::logic_error("unexpected fault: " + std::string(name(fault)));
 }
 std::span<const Fault> all_faults() { return faults; }
 

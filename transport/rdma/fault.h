@@ -53,6 +53,8 @@ using Result = ResultOf<T, Fault>;
 /// What a person can do about it; empty where the program does it alone.
 [[nodiscard]] std::string_view remedy(Fault fault);
 [[nodiscard]] std::string_view name(Outcome outcome);
+/// What `Result::value()` does with a fault nobody looked at: std::logic_error, a bug.
+[[noreturn]] void throw_exception_from_error(Fault fault, const boost::source_location& where);
 /// Every fault once, for tests and docs.
 [[nodiscard]] std::span<const Fault> all_faults();
 

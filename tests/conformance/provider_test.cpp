@@ -1,0 +1,345 @@
+// The contract of transport/rdma/provider.h, held over every provider. What one does not enforce it declares, and the
+// declaration is checked: such a test is skipped with the reason, and the number of skips is part of the suite.
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <dirent.h>
+
+#include <set>
+
+#include "tests/conformance/support/pair.h"
+
+namespace ciuic::testing {
+namespace {
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  DIR* dir = ::opendir("/proc/self/fd");
+  while (::readdir(dir)) ++count;
+  ::closedir(dir);
+  return count;
+}
+
+class Conformance : public ::testing::TestWithParam<Subject> {
+ protected:
+  Conformance() : pair_(GetParam()) {}
+  const Caps& caps() const { return pair_.provider->caps(); }
+  Pair pair_;
+};
+
+TEST_P(Conformance, CapsAreUsable) {
+  EXPECT_TRUE(caps().enforces_read_only);
+  EXPECT_GE(caps().read_bytes_max, 1U << 20);
+  EXPECT_GE(caps().reads_outstanding_max, 1U);
+  EXPECT_EQ(caps().maps_remote, pair_.endpoint->mapper() != nullptr);
+}
+
+TEST_P(Conformance, ReadsDeliverTheExposedBytes) {
+  const auto remote = pair_.region->remote();
+  for (const std::uint32_t length : {1U, 64U, 100U, 4096U, 65536U, 262144U}) {
+    const auto span = remote.sub(0, length);
+    const auto bytes = pair_.read(*pair_.endpoint, *span);
+    ASSERT_TRUE(bytes) << name(bytes.error());
+    EXPECT_TRUE(pair_.holds(*bytes, 0)) << length;
+  }
+  const auto tail = pair_.read(*pair_.endpoint, *remote.sub(remote.length - 17, 17));
+  ASSERT_TRUE(tail);
+  EXPECT_TRUE(pair_.holds(*tail, remote.length - 17));
+}
+
+TEST_P(Conformance, ReadsFrom64BytesTo64MiB) {
+  const auto large = std::make_shared<Memfd>(64U << 20);
+  for (std::size_t i = 0; i < large->bytes().size(); i += 4096) large->bytes()[i] = Pair::pattern(i);
+  const auto region = pair_.domain->expose(large->part(large, 0, 64U << 20));
+  ASSERT_TRUE(region);
+  for (std::uint32_t length = 64; length <= (64U << 20); length *= 16) {
+    const auto bytes = pair_.read(*pair_.endpoint, *region->remote().sub(0, length));
+    ASSERT_TRUE(bytes) << length;
+    for (std::size_t i = 0; i < length; i += 4096) ASSERT_EQ((*bytes)[i], Pair::pattern(i)) << length << " at " << i;
+  }
+}
+
+TEST_P(Conformance, AReadSeesWhatTheBrokerWroteLast) {
+  const auto span = *pair_.region->remote().sub(0, 64);
+  for (int round = 0; round < 100; ++round) {
+    pair_.memory->bytes()[Pair::exposed_at] = static_cast<std::byte>(round);
+    const auto bytes = pair_.read(*pair_.endpoint, span);
+    ASSERT_TRUE(bytes);
+    ASSERT_EQ((*bytes)[0], static_cast<std::byte>(round));
+  }
+}
+
+TEST_P(Conformance, AReadPastTheEndDeliversNothing) {
+  const auto remote = pair_.region->remote();
+  const auto read = pair_.read(*pair_.endpoint, {remote.address + remote.length - 8, 16, remote.key});
+  ASSERT_TRUE(read.has_error());
+  EXPECT_EQ(outcome_of(read.error()), Outcome::reconnect);
+  EXPECT_TRUE(pair_.untouched);
+}
+
+TEST_P(Conformance, OutOfBoundsReadsAreRefusedWhereverTheyPoint) {
+  const auto remote = pair_.region->remote();
+  const RemoteSpan bad[] = {{remote.address - 1, 16, remote.key},
+                            {remote.address + remote.length, 1, remote.key},
+                            {remote.address + (1U << 20), 64, remote.key},
+                            {~0ULL - 8, 64, remote.key},
+                            {0, 64, remote.key},
+                            {remote.address, 64, remote.key ^ 1},
+                            {remote.address, 64, 0},
+                            {remote.address, 64, ~0ULL}};
+  for (const auto& span : bad) {
+    auto endpoint = pair_.connect();
+    ASSERT_TRUE(endpoint);
+    const auto read = pair_.read(**endpoint, span);
+    ASSERT_TRUE(read.has_error()) << span.address << " " << span.key;
+    EXPECT_EQ(outcome_of(read.error()), Outcome::reconnect);
+    EXPECT_TRUE(pair_.untouched);
+  }
+}
+
+TEST_P(Conformance, BoundsHoldAgainstAHostilePeer) {
+  if (!caps().enforces_bounds) GTEST_SKIP() << GetParam().name << " declares: bounds are the endpoint's, not the memory's";
+  const auto remote = pair_.region->remote();
+  EXPECT_TRUE(pair_.read(*pair_.endpoint, {remote.address, remote.length + 1, remote.key}).has_error());
+}
+
+TEST_P(Conformance, AnAccessErrorEndsTheEndpointAndItsPendingReads) {
+  const auto remote = pair_.region->remote();
+  auto landing = pair_.endpoint->make_landing(8 * 64).value();
+  std::vector<ReadRequest> batch;
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    auto span = *remote.sub(i * 64, 64);
+    if (i == 2) span.key ^= 1;
+    batch.push_back({span, landing->bytes().subspan(i * 64, 64), i});
+  }
+  ASSERT_EQ(pair_.endpoint->post_reads(batch).value(), 8U);
+  std::array<Completion, 8> done;
+  std::size_t have = 0;
+  while (have < 8) {
+    const auto got = pair_.endpoint->poll(std::span(done).subspan(have));
+    ASSERT_TRUE(got);
+    have += *got;
+  }
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(done[i].id, i) << "completions come in the order posted";
+    if (i < 2)
+      EXPECT_FALSE(done[i].fault);
+    else
+      EXPECT_EQ(done[i].fault, i == 2 ? Fault::access_error : Fault::qp_in_error);
+  }
+  EXPECT_TRUE(pair_.endpoint->post_reads(std::span(batch).first(1)).has_error());
+  EXPECT_TRUE(pair_.endpoint->poll(done).has_error());
+  // Others of the same principal go on, and so does a new connection.
+  auto again = pair_.connect();
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(pair_.read(**again, *remote.sub(0, 64)));
+}
+
+TEST_P(Conformance, AnotherPrincipalsKeyOpensNothing) {
+  auto mallory = pair_.provider->open_domain("User:mallory").value();
+  auto endpoint = pair_.provider->connect(pair_.listener->address(), pair_.admitted(2, mallory), {});
+  ASSERT_TRUE(endpoint);
+  const auto read = pair_.read(**endpoint, *pair_.region->remote().sub(0, 64));
+  ASSERT_TRUE(read.has_error());
+  EXPECT_EQ(outcome_of(read.error()), Outcome::reconnect);
+  EXPECT_TRUE(pair_.untouched);
+}
+
+TEST_P(Conformance, TheSameMemoryHasAnotherKeyInEachDomainAndEachTime) {
+  auto bob = pair_.provider->open_domain("User:bob").value();
+  const auto part = pair_.memory->part(pair_.memory, Pair::exposed_at, Pair::exposed_bytes);
+  std::set<std::uint64_t> keys{pair_.region->remote().key};
+  std::vector<Region> regions;
+  for (int i = 0; i < 20; ++i) {
+    regions.push_back((i % 2 ? bob : pair_.domain)->expose(part).value());
+    EXPECT_TRUE(keys.insert(regions.back().remote().key).second);
+  }
+}
+
+TEST_P(Conformance, AKeyThatWasRevokedOpensNothingNew) {
+  const auto remote = pair_.region->remote();
+  ASSERT_TRUE(pair_.region->revoke());
+  // A connection that never saw the key cannot learn it any more, over any provider.
+  auto fresh = pair_.connect();
+  ASSERT_TRUE(fresh);
+  const auto read = pair_.read(**fresh, *remote.sub(0, 64));
+  ASSERT_TRUE(read.has_error());
+  EXPECT_EQ(outcome_of(read.error()), Outcome::reconnect);
+}
+
+TEST_P(Conformance, AfterRevocationNoReadDelivers) {
+  if (!caps().enforces_revocation) GTEST_SKIP() << GetParam().name << " declares: a mapping outlives its revocation";
+  const auto remote = pair_.region->remote();
+  ASSERT_TRUE(pair_.read(*pair_.endpoint, *remote.sub(0, 64)));
+  ASSERT_TRUE(pair_.region->revoke());
+  const auto read = pair_.read(*pair_.endpoint, *remote.sub(0, 64));
+  ASSERT_TRUE(read.has_error());
+  EXPECT_EQ(read.error(), Fault::access_error);
+  EXPECT_TRUE(pair_.untouched);
+}
+
+TEST_P(Conformance, MemoryReusedAfterRevocationIsNeverSeenByAReadInFlight) {
+  if (!caps().enforces_revocation) GTEST_SKIP() << GetParam().name << " declares: a late reader may see newer bytes";
+  const auto remote = pair_.region->remote();
+  auto landing = pair_.endpoint->make_landing(4096).value();
+  std::fill(landing->bytes().begin(), landing->bytes().end(), std::byte{0xEE});
+  const ReadRequest request{*remote.sub(0, 4096), landing->bytes(), 1};
+  ASSERT_TRUE(pair_.endpoint->post_reads(std::span(&request, 1)));
+  ASSERT_TRUE(pair_.region->revoke());
+  std::fill_n(pair_.memory->bytes().begin() + Pair::exposed_at, 4096, std::byte{0x55});
+  (void)Pair::complete(*pair_.endpoint);
+  for (const auto byte : landing->bytes()) ASSERT_NE(byte, std::byte{0x55});
+}
+
+TEST_P(Conformance, AnotherRegionLivesOnWhenOneIsRevoked) {
+  const auto other = pair_.domain->expose(pair_.memory->part(pair_.memory, 0, 4096)).value();
+  ASSERT_TRUE(pair_.read(*pair_.endpoint, *other.remote().sub(0, 64)));
+  ASSERT_TRUE(pair_.region->revoke());
+  EXPECT_TRUE(pair_.read(*pair_.endpoint, *other.remote().sub(64, 64)));
+}
+
+TEST_P(Conformance, ATokenOpensOneConnection) {
+  const auto token = pair_.admitted();
+  auto first = pair_.provider->connect(pair_.listener->address(), token, {});
+  ASSERT_TRUE(first);
+  const auto replayed = pair_.provider->connect(pair_.listener->address(), token, {});
+  ASSERT_TRUE(replayed.has_error());
+  EXPECT_EQ(replayed.error(), Fault::refused);
+  EXPECT_TRUE(pair_.read(**first, *pair_.region->remote().sub(0, 64)));
+}
+
+TEST_P(Conformance, UnknownAndExpiredTokensAreRefused) {
+  EXPECT_EQ(pair_.provider->connect(pair_.listener->address(), Token::random(), {}).error(), Fault::refused);
+  EXPECT_EQ(pair_.provider->connect(pair_.listener->address(), Token{}, {}).error(), Fault::refused);
+  const auto late = Token::random();
+  pair_.listener->admit(late, pair_.domain, 1, system_clock().now() - std::chrono::seconds(1));
+  EXPECT_EQ(pair_.provider->connect(pair_.listener->address(), late, {}).error(), Fault::refused);
+}
+
+TEST_P(Conformance, NobodyListeningIsSaid) {
+  EXPECT_EQ(pair_.provider->connect(pair_.folder.path() + "/nobody", Token::random(), {}).error(), Fault::address_unreachable);
+  EXPECT_EQ(pair_.provider->connect("", Token::random(), {}).error(), Fault::address_unreachable);
+  EXPECT_EQ(pair_.provider->connect(std::string(500, 'x'), Token::random(), {}).error(), Fault::address_unreachable);
+}
+
+TEST_P(Conformance, ASessionThatIsCutHearsIt) {
+  auto other = pair_.connect(2);
+  ASSERT_TRUE(other);
+  ASSERT_TRUE(pair_.read(*pair_.endpoint, *pair_.region->remote().sub(0, 64)));
+  const auto unused = pair_.admitted(1);
+  pair_.listener->disconnect(1);
+  std::array<Completion, 1> none;
+  ASSERT_TRUE(Pair::soon([&] { return pair_.endpoint->poll(none).has_error(); }));
+  EXPECT_EQ(pair_.endpoint->poll(none).error(), Fault::peer_gone);
+  EXPECT_TRUE(pair_.read(*pair_.endpoint, *pair_.region->remote().sub(0, 64)).has_error());
+  EXPECT_EQ(pair_.provider->connect(pair_.listener->address(), unused, {}).error(), Fault::refused);
+  EXPECT_TRUE(pair_.read(**other, *pair_.region->remote().sub(0, 64))) << "the other session reads on";
+}
+
+TEST_P(Conformance, ABrokerThatStopsIsNoticed) {
+  pair_.listener.reset();
+  std::array<Completion, 1> none;
+  EXPECT_TRUE(Pair::soon([&] { return pair_.endpoint->poll(none).has_error(); }));
+}
+
+TEST_P(Conformance, ConnectionsOfAPrincipalAreCapped) {
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  for (int i = 0; i < 20; ++i) {
+    auto one = pair_.connect();
+    if (one) endpoints.push_back(std::move(*one));
+  }
+  EXPECT_EQ(endpoints.size(), 7U) << "8 allowed, one was there";
+  auto bob = pair_.provider->open_domain("User:bob").value();
+  EXPECT_TRUE(pair_.provider->connect(pair_.listener->address(), pair_.admitted(2, bob), {})) << "others are not disturbed";
+  endpoints.clear();
+  EXPECT_TRUE(Pair::soon([&] { return pair_.listener->connections() <= 1; }));
+  EXPECT_TRUE(pair_.connect());
+}
+
+TEST_P(Conformance, AStormOfConnectsLeaksNoDescriptor) {
+  ASSERT_TRUE(pair_.read(*pair_.endpoint, *pair_.region->remote().sub(0, 64)));
+  const auto before = open_descriptors();
+  for (int i = 0; i < 300; ++i) {
+    auto one = pair_.connect();
+    if (one && i % 2) (void)pair_.read(**one, *pair_.region->remote().sub(0, 64));
+    if (i % 3 == 0) (void)pair_.provider->connect(pair_.listener->address(), Token::random(), {});
+  }
+  EXPECT_TRUE(Pair::soon([&] { return pair_.listener->connections() == 1 && open_descriptors() <= before; })) << open_descriptors() << " " << before;
+  EXPECT_TRUE(pair_.read(*pair_.endpoint, *pair_.region->remote().sub(0, 64)));
+}
+
+TEST_P(Conformance, ManyReadsAreOutstandingUpToTheLimitAndNoFurther) {
+  const auto most = caps().reads_outstanding_max;
+  auto landing = pair_.endpoint->make_landing(64 * (most + 10)).value();
+  std::vector<ReadRequest> batch;
+  for (std::uint32_t i = 0; i < most + 10; ++i)
+    batch.push_back({*pair_.region->remote().sub(i % 1000 * 64, 64), landing->bytes().subspan(i * 64, 64), i});
+  ASSERT_EQ(pair_.endpoint->post_reads(batch).value(), most);
+  EXPECT_EQ(pair_.endpoint->post_reads(std::span(batch).subspan(most)).error(), Fault::would_block);
+  std::vector<Completion> done(most + 10);
+  std::size_t have = 0;
+  while (have < most) {
+    const auto got = pair_.endpoint->poll(std::span(done).subspan(have));
+    ASSERT_TRUE(got);
+    have += *got;
+  }
+  ASSERT_EQ(pair_.endpoint->post_reads(std::span(batch).subspan(most)).value(), 10U);
+  while (have < most + 10) have += pair_.endpoint->poll(std::span(done).subspan(have)).value();
+  for (std::uint32_t i = 0; i < most + 10; ++i) {
+    EXPECT_EQ(done[i].id, i);
+    EXPECT_FALSE(done[i].fault);
+    ASSERT_EQ(landing->bytes()[i * 64], Pair::pattern(Pair::exposed_at + i % 1000 * 64));
+  }
+}
+
+TEST_P(Conformance, AReadOfNothingIsHarmless) {
+  const auto read = pair_.read(*pair_.endpoint, {pair_.region->remote().address, 0, pair_.region->remote().key});
+  EXPECT_TRUE(read);
+}
+
+TEST_P(Conformance, ARequestThatDoesNotFitItsDestinationIsRefused) {
+  auto landing = pair_.endpoint->make_landing(64).value();
+  const ReadRequest bad{*pair_.region->remote().sub(0, 128), landing->bytes(), 1};
+  EXPECT_TRUE(pair_.endpoint->post_reads(std::span(&bad, 1)).has_error() || Pair::complete(*pair_.endpoint).has_value());
+}
+
+TEST_P(Conformance, CloseIsFinalAndMayBeRepeated) {
+  auto landing = pair_.endpoint->make_landing(64).value();
+  const ReadRequest request{*pair_.region->remote().sub(0, 64), landing->bytes(), 1};
+  ASSERT_TRUE(pair_.endpoint->post_reads(std::span(&request, 1)));
+  pair_.endpoint->close();
+  pair_.endpoint->close();
+  EXPECT_TRUE(pair_.endpoint->post_reads(std::span(&request, 1)).has_error());
+  std::array<Completion, 1> none;
+  EXPECT_TRUE(pair_.endpoint->poll(none).has_error());
+  EXPECT_TRUE(Pair::soon([&] { return pair_.listener->connections() == 0; }));
+}
+
+TEST_P(Conformance, AViewShowsTheSameBytesAsARead) {
+  auto* mapper = pair_.endpoint->mapper();
+  if (!mapper) GTEST_SKIP() << GetParam().name << " declares: maps nothing";
+  const auto span = *pair_.region->remote().sub(1000, 5000);
+  const auto view = mapper->view(span);
+  ASSERT_TRUE(view);
+  EXPECT_TRUE(pair_.holds(Buffer(view->begin(), view->end()), 1000));
+  pair_.memory->bytes()[Pair::exposed_at + 1000] ^= std::byte{0xFF};
+  EXPECT_NE((*view)[0], Pair::pattern(Pair::exposed_at + 1000)) << "in place, not a copy";
+}
+
+TEST_P(Conformance, MemoryWithoutWhatTheProviderNeedsIsRefused) {
+  EXPECT_TRUE(pair_.domain->expose(Exposable{}).has_error());
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, Conformance, ::testing::ValuesIn(all_subjects()),
+                         [](const auto& subject) { return subject.param.name; });
+
+/// What is not enforced is known: a provider that starts to skip more, or less, changes this line.
+TEST(ConformanceSkips, AreTheDeclaredOnes) {
+  for (const auto& subject : all_subjects()) {
+    const auto& caps = subject.make(system_clock())->caps();
+    const int skips = (caps.enforces_bounds ? 0 : 1) + (caps.enforces_revocation ? 0 : 2) + (caps.maps_remote ? 0 : 1);
+    EXPECT_EQ(skips, subject.name.starts_with("shm") ? 3 : 1) << subject.name;
+  }
+}
+
+}  // namespace
+}  // namespace ciuic::testing

@@ -1,0 +1,53 @@
+#pragma once
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/conformance/support/faulty_provider.h"
+#include "transport/rdma/memory/memory.h"
+#include "transport/rdma/registry.h"
+
+namespace ciuic::testing {
+
+/// A provider the suite runs over. Joining is a row of the registry; decorated ones prove the decorator transparent.
+struct Subject {
+  std::string name;
+  std::shared_ptr<Provider> (*make)(const Clock& clock);
+};
+
+inline std::vector<Subject> all_subjects() {
+  return {
+      {"memory", [](const Clock& clock) { return make_provider("memory", clock).value(); }},
+      {"shm", [](const Clock& clock) { return make_provider("shm", clock).value(); }},
+      {"memory_decorated",
+       [](const Clock& clock) { return make_faulty(make_provider("memory", clock).value(), std::make_shared<FaultState>()); }},
+      {"shm_decorated",
+       [](const Clock& clock) { return make_faulty(make_provider("shm", clock).value(), std::make_shared<FaultState>()); }},
+  };
+}
+
+/// A folder under the system's temporary one, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "ciuic-conformance-XXXXXX").string();
+    if (!::mkdtemp(pattern.data())) std::abort();
+    path_ = pattern;
+    ::chmod(path_.c_str(), 0711);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace ciuic::testing

@@ -73,7 +73,7 @@ ResultOf<Home, std::string> open_home(Files& files, const std::vector<std::strin
       metas[i] = {true, home.cluster_id, kafka::Uuid::random()};
       const auto text = fmt::format("#\nversion=1\ncluster.id={}\nnode.id={}\ndirectory.id={}\n", home.cluster_id, node_id,
                                     metas[i].directory_id.to_string());
-      if (const auto written = replace_file(files, directories[i] + "/meta.properties", as_bytes(text)); !written) return written.error().text;
+      if (const auto written = replace_file(files, directories[i] + "/meta.properties", as_bytes(text), Durable::now); !written) return written.error().text;
     }
     home.directory_ids.push_back(metas[i].directory_id);
   }

@@ -133,6 +133,7 @@ ResultOf<std::vector<std::shared_ptr<Partition>>, kafka::Error> LogDirectory::lo
     const std::function<std::optional<PartitionPlan>(const FoundPartition&)>& plan) {
   struct Work {
     kafka::TopicPartition name;
+    bool has_metadata;
     PartitionPlan plan;
     std::shared_ptr<Partition> partition{};
   };
@@ -144,7 +145,7 @@ ResultOf<std::vector<std::shared_ptr<Partition>>, kafka::Error> LogDirectory::lo
                 partition_directory(found.name));
       continue;
     }
-    work.push_back({found.name, std::move(*decided)});
+    work.push_back({found.name, found.topic_id.has_value(), std::move(*decided)});
   }
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
@@ -152,6 +153,11 @@ ResultOf<std::vector<std::shared_ptr<Partition>>, kafka::Error> LogDirectory::lo
   const auto run = [&] {
     for (auto i = next.fetch_add(1); i < work.size(); i = next.fetch_add(1)) {
       auto opened = open_partition(work[i].name, work[i].plan);
+      if (opened && !work[i].has_metadata && !work[i].plan.topic_id.is_zero()) {
+        const auto text = partition_metadata_text(work[i].plan.topic_id);
+        const auto file = path() + "/" + partition_directory(work[i].name) + "/" + std::string(partition_metadata_file);
+        if (auto written = replace_file(io_.files(), file, as_bytes(text), Durable::now); !written) opened = written.error();
+      }
       const std::scoped_lock lock(mutex);
       if (!opened) {
         failed = opened.error();
@@ -194,7 +200,9 @@ ResultOf<std::shared_ptr<Partition>, kafka::Error> LogDirectory::create(const ka
     const auto text = partition_metadata_text(plan.topic_id);
     if (auto written = replace_file(files, home + "/" + std::string(partition_metadata_file), as_bytes(text), Durable::later); !written)
       return written.error();
-    return open_partition(name, plan);
+    auto partition = open_partition(name, plan);
+    if (partition) (*partition)->metadata_unsynced_ = true;
+    return partition;
   };
   auto made = make();
   if (!made) {

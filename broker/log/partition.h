@@ -296,6 +296,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   bool closed_ = false;
   bool truncating_ = false;
   bool epochs_unsynced_ = false;
+  bool metadata_unsynced_ = false;
   kafka::Offset last_snapshot_{-1};
   std::uint64_t committed_sequence_ = 0;
   std::uint32_t committed_length_ = 0;

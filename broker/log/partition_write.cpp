@@ -223,8 +223,10 @@ void Partition::sync_until(kafka::Offset end, LogCallback<kafka::Offset> callbac
     const bool before = next != segments_.end() && next->first <= flushed_end_;
     if (!before && base < end) files.push_back(segment->on_disk);
   }
-  const auto epochs = std::exchange(epochs_unsynced_, false) ? parts_.path + "/leader-epoch-checkpoint" : std::string();
-  parts_.io->submit(sync_queue_, [self = shared_from_this(), files = std::move(files), epochs, end,
+  std::vector<std::string> small;
+  if (std::exchange(epochs_unsynced_, false)) small.push_back(parts_.path + "/leader-epoch-checkpoint");
+  if (std::exchange(metadata_unsynced_, false)) small.push_back(parts_.path + "/partition.metadata");
+  parts_.io->submit(sync_queue_, [self = shared_from_this(), files = std::move(files), small = std::move(small), end,
                                   callback = std::move(callback)]() mutable {
     IoResult<void> done;
     for (const auto& one : files) {
@@ -238,11 +240,13 @@ void Partition::sync_until(kafka::Offset end, LogCallback<kafka::Offset> callbac
       else if (auto synced = (*log)->sync(); !synced)
         done = synced;
     }
-    if (done && !epochs.empty()) {
-      const auto file = self->parts_.io->files().open(epochs, OpenMode::read_write);
+    for (const auto& path : small) {
+      if (!done) break;
+      const auto file = self->parts_.io->files().open(path, OpenMode::read_write);
       done = file ? (*file)->sync() : IoResult<void>(file.error());
-      if (done) done = self->parts_.io->files().sync_directory(self->parts_.path);
     }
+    // Names of segments that are new since the last time are durable with what is in them.
+    if (done) done = self->parts_.io->files().sync_directory(self->parts_.path);
     auto& executor = *self->parts_.executor;
     executor.post([self = std::move(self), done, end, callback = std::move(callback)] {
       if (!done) {

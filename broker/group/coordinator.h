@@ -41,7 +41,8 @@ inline constexpr std::string_view offsets_topic = "__consumer_offsets";
 /// what has been appended to it.
 ///
 /// Any thread may call anything. Every callback is called exactly once, on some executor's thread or inside the call:
-/// with an answer, or with an error when the partition goes away or `stop` is called. A JoinGroup or SyncGroup whose
+/// with an answer, or with an error when the partition goes away or `stop` is called; it may not call back into the
+/// coordinator inside the call. A JoinGroup or SyncGroup whose
 /// client is gone is answered all the same; the caller drops the answer.
 /// Errors every request may get: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
 /// Authorization, topic ids and existence of topics are the handlers' (broker/api).
@@ -90,8 +91,8 @@ class GroupCoordinator {
   using ShardMap = std::map<std::int32_t, std::shared_ptr<GroupShard>>;
   [[nodiscard]] std::shared_ptr<GroupShard> shard_for(std::string_view group_id) const;
   [[nodiscard]] std::vector<std::shared_ptr<GroupShard>> shards() const;
-  template <class Answer, class Run>
-  void route(std::string_view group_id, Callback<Answer> answer, Run run);
+  template <class Run>
+  void route(std::string_view group_id, Run run);
 
   GroupSettings settings_;
   const Clock& clock_;

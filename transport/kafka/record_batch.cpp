@@ -66,11 +66,11 @@ std::optional<std::size_t> batch_size(Bytes bytes) {
 ResultOf<RecordBatchView, Error> RecordBatchView::parse(Bytes bytes) {
   const auto magic = magic_of(bytes);
   if (!magic) return Error{ErrorCode::corrupt_message, "a record batch is shorter than its header"};
-  if (*magic < 2) {
+  if (*magic == 0 || *magic == 1) {
     return Error{ErrorCode::unsupported_for_message_format,
                  "message format v0/v1 is not accepted; use a client of Kafka 0.11 or later, or raise its api.version"};
   }
-  if (*magic > 2) return Error{ErrorCode::corrupt_message, "the record batch's magic is none of Kafka's"};
+  if (*magic != 2) return Error{ErrorCode::corrupt_message, "the record batch's magic is none of Kafka's"};
   const auto size = batch_size(bytes);
   if (!size || *size < batch_header_bytes) return Error{ErrorCode::corrupt_message, "the record batch's length is wrong"};
   return RecordBatchView(bytes.first(*size));
@@ -122,8 +122,8 @@ std::optional<RecordView> RecordReader::next() {
   RecordView record;
   (void)body.number<std::int8_t>();  // attributes, unused so far
   const auto timestamp_delta = body.varlong();
-  record.offset = base_offset_ + body.varint();
-  record.timestamp = append_time_ >= 0 ? append_time_ : first_timestamp_ + timestamp_delta;
+  record.offset = Offset(wrapping_add(base_offset_.value, body.varint()));
+  record.timestamp = append_time_ >= 0 ? append_time_ : wrapping_add(first_timestamp_, timestamp_delta);
   record.key = read_field(body);
   record.value = read_field(body);
   record.header_count = body.varint();
@@ -140,7 +140,7 @@ std::optional<RecordView> RecordReader::next() {
 }
 
 std::size_t RecordBatchBuilder::size_of(const RecordToWrite& record) const {
-  const auto body = body_size(record, count_ == 0 ? 0 : record.timestamp - first_timestamp_, next_delta_);
+  const auto body = body_size(record, count_ == 0 ? 0 : wrapping_sub(record.timestamp, first_timestamp_), next_delta_);
   return uvarint_size(zigzag(static_cast<std::int64_t>(body))) + body;
 }
 
@@ -150,7 +150,7 @@ void RecordBatchBuilder::add(const RecordToWrite& record, std::int32_t offset_de
     max_timestamp_ = record.timestamp;
   }
   max_timestamp_ = std::max(max_timestamp_, record.timestamp);
-  const auto timestamp_delta = record.timestamp - first_timestamp_;
+  const auto timestamp_delta = wrapping_sub(record.timestamp, first_timestamp_);
   WireWriter out(plain_);
   out.varint(static_cast<std::int64_t>(body_size(record, timestamp_delta, offset_delta)));
   out.number(std::int8_t{0});

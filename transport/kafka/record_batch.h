@@ -35,8 +35,9 @@ class RecordBatchView {
   [[nodiscard]] Bytes bytes() const { return bytes_; }
   [[nodiscard]] std::size_t size() const { return bytes_.size(); }
   [[nodiscard]] Offset base_offset() const { return Offset(at<std::int64_t>(batch_at::base_offset)); }
-  [[nodiscard]] Offset last_offset() const { return base_offset() + last_offset_delta(); }
-  [[nodiscard]] Offset next_offset() const { return last_offset() + 1; }
+  /// Of a batch from outside the sum may wrap: check `last_offset_delta` and `base_offset` before use.
+  [[nodiscard]] Offset last_offset() const { return Offset(wrapping_add(base_offset().value, last_offset_delta())); }
+  [[nodiscard]] Offset next_offset() const { return Offset(wrapping_add(last_offset().value, 1)); }
   [[nodiscard]] LeaderEpoch leader_epoch() const { return LeaderEpoch(at<std::int32_t>(batch_at::leader_epoch)); }
   [[nodiscard]] std::uint32_t crc() const { return at<std::uint32_t>(batch_at::crc); }
   [[nodiscard]] std::int16_t attributes() const { return at<std::int16_t>(batch_at::attributes); }

@@ -9,7 +9,8 @@
 #include "transport/kafka/codec.h"
 
 /// The three readers of a message's one walk: Sizer, Encoder, Decoder. Included by generated .cpp files alone, which
-/// instantiate decode and encode_into for their messages.
+/// instantiate decode and encode_into for their messages. A tagged field comes as (tag, does the version carry it, is it
+/// not the default, its walk).
 namespace ciuic::kafka::walk {
 
 template <class T>
@@ -75,8 +76,8 @@ class Sizer {
     Sizer& out;
     std::size_t& count;
     template <class F>
-    void field(std::uint32_t number, bool present, F&& content) {
-      if (!present) return;
+    void field(std::uint32_t number, bool carried, bool present, F&& content) {
+      if (!carried || !present) return;
       ++count;
       Sizer inner;
       content(inner);
@@ -152,15 +153,15 @@ class Encoder {
   struct Count {
     std::size_t fields = 0;
     template <class F>
-    void field(std::uint32_t, bool present, F&&) {
-      fields += present ? 1 : 0;
+    void field(std::uint32_t, bool carried, bool present, F&&) {
+      fields += carried && present ? 1 : 0;
     }
   };
   struct Tag {
     Encoder& out;
     template <class F>
-    void field(std::uint32_t number, bool present, F&& content) {
-      if (!present) return;
+    void field(std::uint32_t number, bool carried, bool present, F&& content) {
+      if (!carried || !present) return;
       Sizer size;
       content(size);
       out.at_ = store_uvarint(out.at_, number);
@@ -293,8 +294,8 @@ class Decoder {
     std::uint32_t number;
     Bytes content;
     template <class F>
-    void field(std::uint32_t mine, bool, F&& read) {
-      if (mine != number || !in.in_.ok()) return;
+    void field(std::uint32_t mine, bool carried, bool, F&& read) {
+      if (mine != number || !carried || !in.in_.ok()) return;
       const auto after = std::exchange(in.in_, WireReader(content));
       read(in);
       const bool whole = in.in_.ok() && in.in_.left() == 0;

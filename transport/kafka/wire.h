@@ -34,6 +34,14 @@ inline void store_be(std::byte* to, T value) {
   std::memcpy(to, &raw, sizeof raw);
 }
 
+/// Sums and differences of numbers that come from outside: they wrap as Java's do, where C++ would be undefined.
+[[nodiscard]] constexpr std::int64_t wrapping_add(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+}
+[[nodiscard]] constexpr std::int64_t wrapping_sub(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
+}
+
 [[nodiscard]] constexpr std::uint64_t zigzag(std::int64_t value) {
   return (static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63);
 }

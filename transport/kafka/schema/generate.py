@@ -1,6 +1,7 @@
 """Turns transport/kafka/schema/*.schema into C++: one header and one source a file, and the table of APIs.
 
-    generate.py OUT_FOLDER FILE.schema …     writes OUT_FOLDER/<name>.h, .cpp, and apis.cpp
+    generate.py OUT_FOLDER FILE.schema …             writes OUT_FOLDER/<name>.h, .cpp, and apis.cpp
+    generate.py --every OUT_FILE FILE.schema …       writes one header for tests: every message's walk, and their list
 
 The notation (README.md beside this file tells it by example) is parsed by `parse`; tests and tools import it.
 """
@@ -302,7 +303,7 @@ def emit_walk(name, fields, message, flexible_from, scope):
                 default = literal(field)
                 default = default if default is not None else f"std::decay_t<decltype(m.{field.name})>{{}}"
                 statement = emit_value(field, message, "x", flexible_from, scope)
-                out.append(f"      tag.field({field.tag}, {condition} && !(m.{field.name} == {default}), "
+                out.append(f"      tag.field({field.tag}, {condition}, !(m.{field.name} == {default}), "
                            f"[&](auto& x) {{ {statement} }});")
             out.append("    });")
             out.append("  }")
@@ -312,18 +313,27 @@ def emit_walk(name, fields, message, flexible_from, scope):
     return out
 
 
+def first_flexible(message):
+    return message.flexible[0] if message.flexible[0] <= message.flexible[1] else NEVER
+
+
+def emit_walks(message):
+    """The walk of a message and of its structs, in a namespace of its own."""
+    flexible_from = first_flexible(message)
+    out = ["namespace {", f"namespace walk_{message.name}_ {{"]
+    for name, fields in walk_structs(message):
+        out += emit_smallest(name, fields, message, flexible_from)
+        out += emit_walk(name, fields, message, flexible_from, message.versions)
+    out += emit_walk("message", message.fields, message, flexible_from, message.versions)
+    return out + ["}", "}"]
+
+
 def emit_source(stem, messages):
     out = [f'#include "transport/kafka/messages/{stem}.h"', '#include "transport/kafka/walkers.h"', "",
            "namespace ciuic::kafka {"]
     for message in messages:
-        flexible_from = message.flexible[0] if message.flexible[0] <= message.flexible[1] else NEVER
-        scope = message.versions
-        out += ["namespace {", f"namespace walk_{message.name}_ {{"]
-        for name, fields in walk_structs(message):
-            out += emit_smallest(name, fields, message, flexible_from)
-            out += emit_walk(name, fields, message, flexible_from, scope)
-        out += emit_walk("message", message.fields, message, flexible_from, scope)
-        out += ["}", "}"]
+        flexible_from = first_flexible(message)
+        out += emit_walks(message)
         flex = "false" if flexible_from == NEVER else f"v >= {flexible_from}"
         out += [f"template <> ResultOf<{message.name}, DecodeError> decode<{message.name}>(Bytes bytes, std::int16_t version) {{",
                 f"  return walk::decode_by<{message.name}>(bytes, version, [](auto& w, auto& m, std::int16_t v) "
@@ -350,12 +360,30 @@ def emit_apis(messages):
     return "\n".join(out) + "\n"
 
 
+def emit_every(by_stem):
+    """For tests, which fill messages at random: CIUIC_EVERY_MESSAGE(X) is X(name, kind) for each."""
+    out = ["#pragma once"] + [f'#include "transport/kafka/messages/{stem}.h"' for stem in by_stem]
+    out += ['#include "transport/kafka/walkers.h"', "", "namespace ciuic::kafka {"]
+    every = [message for messages in by_stem.values() for message in messages]
+    for message in every:
+        out += emit_walks(message)
+    out += ["}  // namespace ciuic::kafka", "", "#define CIUIC_EVERY_MESSAGE(X) \\"]
+    out += [f"  X({message.name}, {message.kind.replace('-', '_')}) \\" for message in every]
+    return "\n".join(out) + "\n\n"
+
+
 def write_if_changed(path, text):
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
 
 
 def main():
+    if sys.argv[1] == "--every":
+        paths = [pathlib.Path(name) for name in sys.argv[3:]]
+        out = pathlib.Path(sys.argv[2])
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_if_changed(out, emit_every({path.stem: parse(path) for path in paths}))
+        return
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     every = []

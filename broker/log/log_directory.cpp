@@ -103,6 +103,10 @@ Partition::Parts LogDirectory::parts_for(const kafka::TopicPartition& name, cons
     const std::scoped_lock lock(failure->mutex);
     if (failure->directory) failure->directory->fail(error);
   };
+  parts.write_checkpoints = [failure = failure_]() -> IoResult<void> {
+    const std::scoped_lock lock(failure->mutex);
+    return failure->directory ? failure->directory->write_checkpoint_files() : IoResult<void>(IoError(EIO, "the log directory is closed"));
+  };
   return parts;
 }
 
@@ -273,11 +277,13 @@ void LogDirectory::remove(const kafka::TopicPartition& name, Milliseconds delay,
 }
 
 IoResult<void> LogDirectory::write_checkpoint_files() {
+  // One writer at a time, so that the files hold what was published last.
+  const std::scoped_lock writing(checkpoint_mutex_);
   Checkpoint recovery;
   Checkpoint starts;
   Checkpoint high_watermarks;
   for (const auto& partition : partitions()) {
-    recovery[partition->name()] = partition->recovery_point();
+    recovery[partition->name()] = partition->checkpoint_recovery_point();
     high_watermarks[partition->name()] = partition->published_high_watermark();
     if (partition->published_log_start() > kafka::Offset(0)) starts[partition->name()] = partition->published_log_start();
   }

@@ -105,6 +105,7 @@ class LogDirectory {
   std::atomic<bool> offline_{false};
   std::shared_ptr<Failure> failure_;
   mutable std::mutex mutex_;
+  std::mutex checkpoint_mutex_;
   std::string offline_reason_;
   std::function<void(const std::string&)> on_offline_;
   std::map<kafka::TopicPartition, std::shared_ptr<Partition>> partitions_;

@@ -107,6 +107,8 @@ class Partition : public std::enable_shared_from_this<Partition> {
     Executor* executor = nullptr;
     LogObserver* observer = nullptr;  ///< null: nobody listens
     std::function<void(const IoError&)> on_io_error;  ///< any thread; the directory goes offline
+    /// Makes `checkpoint_recovery_point` durable before a truncation reuses offsets. Blocks, on FileIo.
+    std::function<IoResult<void>()> write_checkpoints;
   };
 
   ~Partition();
@@ -122,6 +124,9 @@ class Partition : public std::enable_shared_from_this<Partition> {
   [[nodiscard]] kafka::Offset published_high_watermark() const { return kafka::Offset(published_hw_.load()); }
   [[nodiscard]] kafka::Offset published_log_start() const { return kafka::Offset(published_start_.load()); }
   [[nodiscard]] kafka::Offset recovery_point() const { return kafka::Offset(published_recovery_.load()); }
+  /// What the checkpoint file may say: never the very end of the active segment, for it may roll there, and then a start
+  /// after a crash must look at its index files.
+  [[nodiscard]] kafka::Offset checkpoint_recovery_point() const { return kafka::Offset(published_checkpoint_.load()); }
   [[nodiscard]] std::uint64_t published_bytes() const { return published_bytes_.load(); }
 
   // --- Positions. Owner. ---
@@ -280,7 +285,8 @@ class Partition : public std::enable_shared_from_this<Partition> {
   kafka::Offset high_watermark_;
   kafka::Offset written_end_;
   kafka::Offset log_end_;
-  kafka::Offset flushed_end_;
+  kafka::Offset flushed_end_;      // the recovery point
+  kafka::Offset indexes_durable_;  // index files of segments below this base are on the device
   std::int64_t segment_jitter_ms_ = 0;
   std::deque<DirtyRange> dirty_;
   std::uint64_t unwritten_bytes_ = 0;
@@ -295,6 +301,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   bool cleaning_ = false;
   bool closed_ = false;
   bool truncating_ = false;
+  int epochs_writing_ = 0;
   bool epochs_unsynced_ = false;
   bool metadata_unsynced_ = false;
   kafka::Offset last_snapshot_{-1};
@@ -307,6 +314,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   std::atomic<std::int64_t> published_hw_{0};
   std::atomic<std::int64_t> published_start_{0};
   std::atomic<std::int64_t> published_recovery_{0};
+  std::atomic<std::int64_t> published_checkpoint_{0};
   std::atomic<std::uint64_t> published_bytes_{0};
 };
 

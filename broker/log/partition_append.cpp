@@ -181,6 +181,8 @@ void Partition::roll(kafka::Offset base) {
   const auto old = active_;
   old->finish_time_index();
   old->nothing_from = base;
+  // A start after a crash looks at this segment again until its index files are on the device.
+  if (old->bytes > 0) flushed_end_ = std::min(flushed_end_, base - 1);
   submit_write();
   finish_segment(old, base);
   active_ = std::make_shared<Segment>(parts_.io->files(), parts_.path, base);

@@ -173,7 +173,9 @@ void Partition::finish_truncate(kafka::Offset offset, LogCallback<kafka::Offset>
     retire_chunks(segment);
     segment->on_disk->close_files();
   }
-  active_.reset();
+  flushed_end_ = std::min(flushed_end_, offset);
+  published_recovery_.store(flushed_end_.value);
+  published_checkpoint_.store(flushed_end_.value);
   reopen(offset, std::move(callback));
 }
 
@@ -187,7 +189,9 @@ void Partition::reopen(kafka::Offset truncate_to, LogCallback<kafka::Offset> cal
   plan->truncate_to = truncate_to;
   plan->now_ms = parts_.clock->wall_ms();
   parts_.io->submit(write_queue_, [self = shared_from_this(), plan, callback = std::move(callback)]() mutable {
-    auto opened = std::make_shared<IoResult<OpenedLog>>(open_log(self->parts_.io->files(), *plan));
+    // A recovery point above the cut would vouch for what is appended there next.
+    const auto noted = self->parts_.write_checkpoints ? self->parts_.write_checkpoints() : IoResult<void>();
+    auto opened = std::make_shared<IoResult<OpenedLog>>(noted ? open_log(self->parts_.io->files(), *plan) : IoResult<OpenedLog>(noted.error()));
     auto& executor = *self->parts_.executor;
     executor.post([self = std::move(self), opened, callback = std::move(callback)] {
       self->truncating_ = false;
@@ -195,9 +199,10 @@ void Partition::reopen(kafka::Offset truncate_to, LogCallback<kafka::Offset> cal
         self->io_failed(opened->error());
         return callback(kafka::Error(ErrorCode::kafka_storage_error, opened->error().text));
       }
+      self->active_.reset();
       const auto flushed = self->flushed_end_;
+      (**opened).flushed_end = std::min(flushed, (**opened).log_end);
       self->install(std::move(**opened));
-      self->flushed_end_ = std::min(flushed, self->log_end_);
       self->committed_changed();
       callback(self->log_end_);
     });
@@ -213,6 +218,8 @@ void Partition::install(OpenedLog opened) {
   log_start_ = opened.log_start;
   log_end_ = written_end_ = high_watermark_ = opened.log_end;
   flushed_end_ = opened.flushed_end;
+  const auto after = segments_.upper_bound(flushed_end_);
+  indexes_durable_ = after == segments_.begin() ? log_start_ : std::prev(after)->first;
   last_snapshot_ = opened.last_snapshot;
   log_bytes_ = 0;
   for (const auto& [base, segment] : segments_) log_bytes_ += segment->bytes;

@@ -130,8 +130,9 @@ void Partition::written(WriteJob& job) {
     committed_sequence_ = job.chunk_sequence;
     committed_length_ = job.chunk_length;
     if (job.sync) {
-      // Segments that rolled before are synced elsewhere: the recovery point waits for them.
-      if (flushed_end_ >= job.pieces.front().segment->base) flushed_end_ = job.end;
+      // Segments that rolled are synced with their indexes elsewhere: the recovery point waits before them.
+      if (indexes_durable_ >= job.pieces.front().segment->base)
+        flushed_end_ = std::max(flushed_end_, active_->base >= job.end ? active_->base - 1 : job.end);
       last_flush_ms_ = parts_.clock->wall_ms();
     }
     // Without followers what is written is committed.
@@ -187,6 +188,7 @@ void Partition::publish() {
   published_hw_.store(high_watermark_.value);
   published_start_.store(log_start_.value);
   published_recovery_.store(flushed_end_.value);
+  published_checkpoint_.store(!closed_ && flushed_end_ > active_->base ? flushed_end_.value - 1 : flushed_end_.value);
   published_bytes_.store(log_bytes_);
 }
 
@@ -217,28 +219,34 @@ void Partition::finish_segment(const std::shared_ptr<Segment>& segment, kafka::O
 
 /// REQUIRES: everything below `end` is written.
 void Partition::sync_until(kafka::Offset end, LogCallback<kafka::Offset> callback) {
-  std::vector<std::shared_ptr<SegmentFiles>> files;
+  struct Unsynced {
+    std::shared_ptr<SegmentFiles> files;
+    bool rolled;
+  };
+  std::vector<Unsynced> segments;
+  auto covered = end;
+  auto durable = indexes_durable_;
   for (const auto& [base, segment] : segments_) {
     const auto next = segments_.upper_bound(base);
     const bool before = next != segments_.end() && next->first <= flushed_end_;
-    if (!before && base < end) files.push_back(segment->on_disk);
+    if (before || base >= end) continue;
+    segments.push_back({segment->on_disk, segment != active_ || closed_});
+    // Its index files are still on their way: a start after a crash must look at it again.
+    if (segment != active_ && segment->indexes.has_value()) covered = std::min(covered, base);
   }
+  // The name of the epoch itself may still be on its way: then its batches are looked at again after a crash.
+  if (epochs_writing_ > 0 && !epochs_.entries().empty()) covered = std::min(covered, epochs_.entries().back().start);
+  if (const auto at = segments_.upper_bound(covered); at != segments_.begin()) durable = std::max(durable, std::prev(at)->first);
   std::vector<std::string> small;
   if (std::exchange(epochs_unsynced_, false)) small.push_back(parts_.path + "/leader-epoch-checkpoint");
   if (std::exchange(metadata_unsynced_, false)) small.push_back(parts_.path + "/partition.metadata");
-  parts_.io->submit(sync_queue_, [self = shared_from_this(), files = std::move(files), small = std::move(small), end,
-                                  callback = std::move(callback)]() mutable {
+  parts_.io->submit(sync_queue_, [self = shared_from_this(), segments = std::move(segments), small = std::move(small), end,
+                                  covered, durable, callback = std::move(callback)]() mutable {
     IoResult<void> done;
-    for (const auto& one : files) {
-      const auto exists = one->files().exists(one->path(log_suffix));
-      if (!exists) done = exists.error();
-      // Deleted meanwhile (retention): there is nothing left to keep.
-      if (!done || !*exists) continue;
-      const auto log = one->log();
-      if (!log)
-        done = log.error();
-      else if (auto synced = (*log)->sync(); !synced)
-        done = synced;
+    for (const auto& one : segments) {
+      if (!done) break;
+      done = one.files->sync_log();
+      if (done && one.rolled) done = one.files->sync_indexes();
     }
     for (const auto& path : small) {
       if (!done) break;
@@ -248,12 +256,13 @@ void Partition::sync_until(kafka::Offset end, LogCallback<kafka::Offset> callbac
     // Names of segments that are new since the last time are durable with what is in them.
     if (done) done = self->parts_.io->files().sync_directory(self->parts_.path);
     auto& executor = *self->parts_.executor;
-    executor.post([self = std::move(self), done, end, callback = std::move(callback)] {
+    executor.post([self = std::move(self), done, end, covered, durable, callback = std::move(callback)] {
       if (!done) {
         self->io_failed(done.error());
         return callback(kafka::Error(ErrorCode::kafka_storage_error, done.error().text));
       }
-      self->flushed_end_ = std::min(std::max(self->flushed_end_, end), self->log_end_);
+      self->flushed_end_ = std::min(std::max(self->flushed_end_, covered), self->log_end_);
+      self->indexes_durable_ = std::max(self->indexes_durable_, durable);
       self->last_flush_ms_ = self->parts_.clock->wall_ms();
       self->publish();
       callback(end);
@@ -272,13 +281,15 @@ void Partition::flush(LogCallback<kafka::Offset> callback) {
 
 /// In order with the writes: the epoch is named on disk before the first batch that carries it.
 void Partition::write_epochs() {
-  epochs_unsynced_ = true;
+  ++epochs_writing_;
   ++writes_in_flight_;
   parts_.io->submit(write_queue_, [self = shared_from_this(), text = epochs_.to_text()]() mutable {
     const auto done = replace_file(self->parts_.io->files(), self->parts_.path + "/leader-epoch-checkpoint", as_bytes(text),
                                    Durable::later);
     auto& executor = *self->parts_.executor;
     executor.post([self = std::move(self), done] {
+      --self->epochs_writing_;
+      self->epochs_unsynced_ = true;
       if (!done) self->io_failed(done.error());
       self->job_settled();
     });

@@ -124,11 +124,13 @@ class Opener {
     return result;
   }
 
-  /// Cuts a segment's file; the caller rebuilds its indexes.
+  /// Cuts a segment's file, durably: what was cut off must not come back under what is appended next. The caller
+  /// rebuilds the indexes.
   IoResult<void> cut(Segment& segment, std::uint64_t bytes) {
     const auto file = segment.on_disk->log();
     if (!file) return file.error();
-    return (*file)->truncate(bytes);
+    if (auto done = (*file)->truncate(bytes); !done) return done;
+    return (*file)->sync();
   }
 
   IoResult<void> open_segments() {

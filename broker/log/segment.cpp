@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 
 namespace ciuic::broker {
@@ -38,6 +39,25 @@ IoResult<void> SegmentFiles::replace_index(std::string_view suffix, Bytes bytes)
   if (!bytes.empty())
     if (auto done = (*file)->write_at(0, std::span(&bytes, 1)); !done) return done;
   return (*file)->truncate(bytes.size());
+}
+
+IoResult<void> SegmentFiles::sync_log() {
+  const auto exists = files_.exists(path(log_suffix));
+  if (!exists) return exists.error();
+  if (!*exists) return {};
+  const auto file = log();
+  if (!file) return file.error();
+  return (*file)->sync();
+}
+
+IoResult<void> SegmentFiles::sync_indexes() {
+  for (const auto suffix : index_files) {
+    const auto file = files_.open(path(suffix), OpenMode::read_write);
+    if (!file && file.error().number == ENOENT) continue;
+    if (!file) return file.error();
+    if (auto done = (*file)->sync(); !done) return done;
+  }
+  return {};
 }
 
 void SegmentFiles::close_files() {

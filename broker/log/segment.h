@@ -39,6 +39,9 @@ class SegmentFiles {
   [[nodiscard]] IoResult<void> write_index(std::string_view suffix, std::uint64_t at, Bytes bytes);
   /// Replaces an index file by `bytes` exactly (roll, close, recovery).
   [[nodiscard]] IoResult<void> replace_index(std::string_view suffix, Bytes bytes);
+  /// Contents are on the device afterwards. A file that is gone (retention) is no error.
+  [[nodiscard]] IoResult<void> sync_log();
+  [[nodiscard]] IoResult<void> sync_indexes();
   /// Closes what is open; the next use opens again.
   void close_files();
   /// Renames every file of the segment to `….deleted`.

@@ -26,7 +26,7 @@ class Walk {
  public:
   explicit Walk(std::uint64_t seed) : world_(seed, arena(seed)), seed_(seed) {
     world_.start();
-    config_.segment_bytes = 2000 + static_cast<std::int32_t>(seed % 7) * 3000;
+    config_.segment_bytes = 3000 + static_cast<std::int32_t>(seed % 7) * 3000;
     config_.index_interval_bytes = 100 + static_cast<std::int32_t>(seed % 5) * 400;
     if (seed % 3 == 0) config_.flush_messages = 1 + static_cast<std::int64_t>(seed % 20);
     world_.create("t", 0, config_);

@@ -34,7 +34,8 @@ namespace ciuic::broker {
 struct ExposureSettings {
   bool enabled = true;                               ///< `onesided.enable`
   std::vector<std::string> providers{"shm"};         ///< `onesided.providers`, best first
-  std::string runtime_dir{};                         ///< `onesided.runtime.dir`: for the shm socket, mode 0700
+  std::string runtime_dir{};                         ///< `onesided.runtime.dir`: for the shm socket
+  std::uint32_t socket_mode = 0660;                  ///< `onesided.shm.socket.mode`
   std::int32_t lease_ms = 10'000;                    ///< `onesided.lease.ms`
   std::int32_t read_ms_max = 2'000;                  ///< longest READ: memory is reused this long after the lease's end
   std::int32_t token_ms = 10'000;                    ///< an unused connect token lives this long
@@ -47,16 +48,16 @@ struct ExposureSettings {
   std::int32_t retry_after_ms = 100;                 ///< told where memory is short
 };
 
-/// Who asks: of the TCP connection.
+/// Who asks: of the TCP connection. A session belongs to the principal, and ends with the connection that opened it; its
+/// other requests may come over any connection of the same principal (a long poll wants one of its own).
 struct ExposurePeer {
   std::string principal;            ///< "User:alice"
   std::uint64_t connection = 0;     ///< unique in the process
-  std::string host_id{};            ///< filled from the request
 };
 
 enum class RefusalReason : std::uint8_t {
   disabled, no_common_provider, too_many_sessions, too_many_grants, unknown_session, foreign_session, unknown_partition,
-  not_authorized, out_of_range, no_memory, registration_failed, stale_epoch, storage_error, bad_request,
+  not_authorized, out_of_range, no_memory, draining, registration_failed, stale_epoch, storage_error, bad_request,
   count_
 };
 enum class RevocationReason : std::uint8_t { released, position_passed, lease_over, chunk_wanted_back, session_closed, forced, count_ };
@@ -86,7 +87,7 @@ struct ExposureLookup {
 ///
 /// Threads: observer calls come on each partition's executor, and a partition's exposure state is touched only there.
 /// Sessions live on `home`. Requests may come from any thread; each `done` runs once, on `home` or inside the call.
-/// Never blocks; nothing waits for a reader. Stop: `close`, run the executors until its callback, then destroy.
+/// Never blocks; nothing waits for a reader. Stop: `close`, run the executors until its callback; destroy when they stand.
 class Exposure final : public LogObserver {
  public:
   struct Parts {
@@ -96,6 +97,7 @@ class Exposure final : public LogObserver {
     Executor* home = nullptr;
     std::vector<Executor*> executors;  ///< every executor that owns partitions (home among them if it does)
     std::vector<std::shared_ptr<rdma::Provider>> providers;  ///< already made; see `make_providers`
+    std::shared_ptr<Arena> arena;      ///< may be null: then reading one-sidedly does not keep chunks warm
   };
   template <class Response>
   using Done = std::function<void(Response)>;
@@ -123,7 +125,8 @@ class Exposure final : public LogObserver {
   void connection_closed(std::uint64_t connection);
   /// Cuts a principal now (its rights were taken away): no lease is waited for by its connections. Any thread.
   void revoke_principal(std::string principal);
-  /// No more grants; every session is cut, chunks go back when leases are over. `done` on home.
+  /// No more grants, waits are answered, every reader is cut. `done` on home, soon: leases are not waited for, the chunks
+  /// under them stay until this is destroyed.
   void close(Task done);
 
   [[nodiscard]] const ExposureMetrics& metrics() const;

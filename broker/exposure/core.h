@@ -1,0 +1,92 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "broker/exposure/exposure.h"
+#include "broker/exposure/partition_exposure.h"
+#include "transport/kafka/messages/ciuic_onesided.h"
+
+namespace ciuic::broker {
+
+/// One thing of a session that is renewed.
+struct GrantRecord {
+  std::shared_ptr<Lease> lease;
+  std::shared_ptr<Partition> partition;
+  kafka::Isolation isolation = kafka::Isolation::read_uncommitted;
+};
+
+/// A client: one principal, one connection that opened it. On home.
+struct Session {
+  rdma::SessionId id = 0;
+  std::string principal;
+  std::uint64_t connection = 0;
+  std::map<std::string, std::shared_ptr<rdma::Domain>, std::less<>> domains;  // by provider
+  std::unordered_map<std::int64_t, GrantRecord> grants;
+  std::uint32_t grants_pending = 0;
+  std::function<void()> end_wait;  // of the long poll under way
+  bool closed = false;             // renewed no more; removed when its leases are over
+};
+
+/// What the requests, the observer calls and the timers share.
+struct Exposure::Core : std::enable_shared_from_this<Exposure::Core> {
+  struct Listening {
+    std::shared_ptr<rdma::Provider> provider;
+    std::unique_ptr<rdma::Listener> listener;
+  };
+  struct ShardState {
+    Executor* executor;
+    std::unordered_map<const Partition*, std::shared_ptr<PartitionExposure>> partitions;
+  };
+
+  explicit Core(Parts parts);
+
+  // exposure.cpp: sessions
+  void connect(const ExposurePeer& peer, const kafka::OneSidedConnectRequest& request, const Done<kafka::OneSidedConnectResponse>& done);
+  void renew(const ExposurePeer& peer, const kafka::OneSidedRenewRequest& request, const Done<kafka::OneSidedRenewResponse>& done);
+  void release(const ExposurePeer& peer, const kafka::OneSidedReleaseRequest& request, const Done<kafka::OneSidedReleaseResponse>& done);
+  void end_session(Session& session, RevocationReason reason);
+  void sweep_sessions();
+  void sweep_partitions(std::size_t shard);
+  void start_sweeping();
+  [[nodiscard]] Session* session_of(const ExposurePeer& peer, std::int64_t id);
+  [[nodiscard]] std::shared_ptr<rdma::Domain> domain_for(const Listening& listening, const std::string& principal);
+  void drop_unused_domains();
+  void refused(RefusalReason reason) { ++metrics.refusals[static_cast<std::size_t>(reason)]; }
+  // grants.cpp
+  void grant(const ExposurePeer& peer, kafka::OneSidedGrantRequest request, const Done<kafka::OneSidedGrantResponse>& done);
+  void wait(const ExposurePeer& peer, const kafka::OneSidedWaitRequest& request, const Done<kafka::OneSidedWaitResponse>& done);
+
+  [[nodiscard]] ShardState& shard_of(const Executor& executor);
+  /// On the partition's executor; null where nothing of it was ever granted.
+  [[nodiscard]] PartitionExposure* find(const Partition& partition);
+  [[nodiscard]] std::shared_ptr<PartitionExposure> find_or_make(const std::shared_ptr<Partition>& partition);
+  [[nodiscard]] std::shared_ptr<SlotBlock> block_for(const kafka::TopicId& topic, std::int32_t partition);
+  [[nodiscard]] std::shared_ptr<const ExposureLookup> lookup() const;
+
+  ExposureSettings settings;
+  const Clock& clock;
+  Executor& home;
+  std::shared_ptr<Arena> arena;
+  ExposureMetrics metrics;
+  std::string boot_id;
+  std::vector<Listening> listening;
+  std::vector<ShardState> shards;
+
+  // On home.
+  std::unordered_map<rdma::SessionId, std::unique_ptr<Session>> sessions;
+  std::map<std::pair<const rdma::Provider*, std::string>, std::shared_ptr<rdma::Domain>> domains;
+  std::int64_t next_grant = 1;
+  bool closing = false;
+
+  mutable std::mutex mutex;  // of what follows
+  std::shared_ptr<const ExposureLookup> lookup_now;
+  std::map<std::pair<kafka::TopicId, std::int32_t>, std::weak_ptr<SlotBlock>> blocks;
+};
+
+}  // namespace ciuic::broker

@@ -1,0 +1,122 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "broker/exposure/exposure.h"
+#include "broker/exposure/lease.h"
+#include "broker/exposure/slot_block.h"
+#include "broker/log/partition.h"
+#include "transport/onesided/grant.h"
+
+namespace ciuic::broker {
+
+/// A long poll, shared by the partitions it waits for. `ready` may be called on any thread, any number of times.
+struct WaitTicket {
+  std::function<void(std::int64_t grant_id)> ready;
+};
+
+/// What a grant of one partition needs.
+struct PartitionGrantRequest {
+  kafka::Offset offset{};
+  std::uint64_t bytes_wanted = 0;
+  std::int32_t current_leader_epoch = -1;
+  kafka::Isolation isolation = kafka::Isolation::read_uncommitted;
+  std::int64_t grant_id = 0;
+  std::shared_ptr<rdma::Domain> domain{};
+};
+struct PartitionGrantAnswer {
+  onesided::Grant grant{};          ///< its deadline is not set: that is the client's
+  std::shared_ptr<Lease> lease{};   ///< null: refused
+  kafka::Error error{};
+  std::int32_t retry_after_ms = 0;
+  RefusalReason reason = RefusalReason::bad_request;
+};
+
+/// The exposure of one partition: slot, exposed chunks with who may read them, waiters. Made at the first grant. Only on
+/// the partition's executor.
+class PartitionExposure : public std::enable_shared_from_this<PartitionExposure> {
+ public:
+  struct Shared {  // of the Exposure
+    const ExposureSettings& settings;
+    const Clock& clock;
+    ExposureMetrics& metrics;
+    std::shared_ptr<Arena> arena;  // may be null
+  };
+  using Answer = std::function<void(PartitionGrantAnswer)>;
+
+  PartitionExposure(const std::shared_ptr<Partition>& partition, std::shared_ptr<SlotBlock> block, Shared shared);
+  ~PartitionExposure();
+
+  /// Answers once, on this executor; may have to bring bytes in first.
+  void grant(PartitionGrantRequest request, Answer answer);
+  /// The reader needs nothing below `position` any more, and is alive.
+  void passed(const Lease& lease, kafka::Offset position);
+  void released(const Lease& lease);
+  void wait(std::int64_t grant_id, kafka::Offset offset, kafka::Isolation isolation, std::uint64_t slot_version,
+            std::weak_ptr<WaitTicket> ticket);
+
+  void chunk_wanted_back(const std::shared_ptr<Chunk>& chunk, Task done);
+  void committed(const Committed& position);
+  void layout_changed(LayoutChange change);
+  /// Leases that are over go, and regions that no lease covers; drained chunks are given back.
+  void sweep();
+  /// Registrations of a domain go now, whatever leases say.
+  void drop_domain(const rdma::Domain* domain);
+  /// No reader can hold anything of it, and the partition is closed.
+  [[nodiscard]] bool finished() const { return closed_ && chunks_.empty(); }
+  /// For tests and metrics.
+  [[nodiscard]] std::size_t exposed_chunks() const { return chunks_.size(); }
+
+ private:
+  struct InDomain {
+    std::shared_ptr<rdma::Domain> domain;  // outlives the region
+    std::optional<rdma::Region> region;
+    rdma::RemoteSpan remote;
+    std::vector<std::shared_ptr<Lease>> leases;
+  };
+  struct Exposed {
+    std::shared_ptr<Chunk> chunk;
+    std::map<const rdma::Domain*, InDomain> domains;
+    bool draining = false;
+    Task done;
+  };
+  struct Waiter {
+    std::int64_t grant_id;
+    kafka::Offset offset;
+    kafka::Isolation isolation;
+    std::uint64_t slot_version;
+    std::weak_ptr<WaitTicket> ticket;
+  };
+  class MemoryBacking;
+
+  void attempt(PartitionGrantRequest request, Answer answer, int attempts_left);
+  void bring_in(PartitionGrantRequest request, Answer answer, int attempts_left, kafka::Offset offset);
+  void read_ahead(Partition& log, kafka::Offset next, kafka::Offset high_watermark);
+  [[nodiscard]] std::vector<std::shared_ptr<Chunk>> chunks_for(const Partition& log, kafka::Offset offset) const;
+  [[nodiscard]] rdma::Result<InDomain*> expose(const std::shared_ptr<Chunk>& chunk, const std::shared_ptr<rdma::Domain>& domain);
+  bool drop_region(InDomain& in);
+  void drop_leases_over(InDomain& in, RevocationReason reason);
+  bool settle(Exposed& exposed);
+  void write_slot();
+  void wake();
+  void refuse(const Answer& answer, RefusalReason reason, kafka::Error error, std::int32_t retry_after_ms = 0);
+
+  std::shared_ptr<Partition> partition_;  // kept: its address names this
+  Executor& executor_;
+  std::shared_ptr<SlotBlock> block_;
+  Shared shared_;
+  std::shared_ptr<const rdma::Backing> backing_;
+  onesided::SlotWriter writer_;
+  onesided::Slot slot_;
+  std::uint64_t layout_version_ = 0;
+  bool closed_ = false;
+  bool reading_ahead_ = false;
+  std::map<std::uint64_t, Exposed> chunks_;  // by sequence
+  std::vector<Waiter> waiters_;
+};
+
+}  // namespace ciuic::broker

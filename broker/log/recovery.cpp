@@ -196,6 +196,12 @@ class Opener {
                 log_.log_end.value, segment->on_disk->path(log_suffix));
       if (auto done = cut(*segment, result->good_bytes); !done) return done;
     }
+    // The machine lost this segment's end but not what followed: offsets would jump. Compaction leaves such gaps rightly.
+    if (next && !torn && !plan_.clean && !plan_.config.cleanup_compact && result->next_offset < *next) {
+      torn = true;
+      log::warn("log", "{} ends at offset {} and not at {}: the log ends there", segment->on_disk->path(log_suffix),
+                log_.log_end.value, next->value);
+    }
     if (next && !torn) segment->nothing_from = *next;
     return {};
   }

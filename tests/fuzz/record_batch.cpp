@@ -1,0 +1,46 @@
+// Concatenated record batches as they come from a producer, a segment file or a chunk.
+#include <cstdlib>
+
+#include "transport/kafka/record_batch.h"
+
+using namespace ciuic;
+
+namespace {
+
+constexpr std::size_t unpacked_bytes_max = 1 << 20;
+
+void walk(const kafka::RecordBatchView& batch) {
+  (void)batch.crc_valid();
+  (void)batch.next_offset();
+  Buffer scratch;
+  auto reader = kafka::RecordReader::open(batch, scratch, unpacked_bytes_max);
+  if (scratch.size() > unpacked_bytes_max) std::abort();
+  if (!reader) return;
+  std::size_t seen = 0;
+  while (const auto record = reader->next()) {
+    auto headers = record->headers;
+    std::int32_t count = 0;
+    for (; const auto header = kafka::next_header(headers); ++count) seen += header->key.size();
+    if (count != record->header_count) std::abort();
+    seen += (record->key ? record->key->size() : 0) + (record->value ? record->value->size() : 0);
+    (void)kafka::control_type(*record);
+  }
+  if (seen > reader->plain().size()) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  auto bytes = std::as_bytes(std::span(data, size));
+  while (!bytes.empty()) {
+    (void)kafka::magic_of(bytes);
+    const auto step = kafka::batch_size(bytes);
+    if (const auto batch = kafka::RecordBatchView::parse(bytes)) {
+      if (step != batch->size()) std::abort();
+      walk(*batch);
+    }
+    if (!step) break;
+    bytes = bytes.subspan(*step);
+  }
+  return 0;
+}

@@ -1,7 +1,8 @@
-// The first byte chooses the codec (and whether the rest is packed first, which must then come back), the rest is input.
-#include <cstdlib>
-
+// The first byte chooses the codec (and whether the rest is packed first, which must then come back), the rest is
+// input.
 #include "transport/kafka/compression.h"
+
+#include <cstdlib>
 
 using namespace ciuic;
 

@@ -1,7 +1,7 @@
 // Concatenated record batches as they come from a producer, a segment file or a chunk.
-#include <cstdlib>
-
 #include "transport/kafka/record_batch.h"
+
+#include <cstdlib>
 
 using namespace ciuic;
 

@@ -37,7 +37,8 @@ TEST(Seeds, EachAndItsDamagedFormsAreSurvived) {
   std::mt19937 dice(7);
   for (const auto& seed : all) {
     LLVMFuzzerTestOneInput(seed.data(), seed.size());
-    for (std::size_t size = 0; size < seed.size(); size += 1 + seed.size() / 100) LLVMFuzzerTestOneInput(seed.data(), size);
+    for (std::size_t size = 0; size < seed.size(); size += 1 + seed.size() / 100)
+      LLVMFuzzerTestOneInput(seed.data(), size);
     for (int round = 0; round < 300; ++round) {
       auto bytes = seed;
       for (auto times = 1 + dice() % 4; times > 0; --times) {

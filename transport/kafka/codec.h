@@ -12,8 +12,9 @@
 #include "transport/kafka/wire.h"
 
 /// Encoding and decoding of the generated messages (<build>/gen/transport/kafka/messages). A message struct has
-/// `api_key` (-1 for records and data), `valid_versions`, `flexible_from`, and Apache's defaults when default-constructed.
-/// Fields that the version does not carry are neither written nor read. Functions are pure; any thread.
+/// `api_key` (-1 for records and data), `valid_versions`, `flexible_from`, and Apache's defaults when
+/// default-constructed. Fields that the version does not carry are neither written nor read. Functions are pure; any
+/// thread.
 namespace ciuic::kafka {
 
 struct VersionRange {
@@ -73,7 +74,8 @@ struct ResponseView {
   std::int32_t correlation_id;
   Bytes body;
 };
-[[nodiscard]] ResultOf<ResponseView, DecodeError> split_response(Bytes frame, std::int16_t api_key, std::int16_t version);
+[[nodiscard]] ResultOf<ResponseView, DecodeError> split_response(Bytes frame, std::int16_t api_key,
+                                                                 std::int16_t version);
 
 namespace detail {
 void begin_request(Frame& frame, std::int16_t api_key, std::int16_t version, std::int32_t correlation_id,

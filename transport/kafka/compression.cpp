@@ -207,7 +207,8 @@ ResultOf<void, Error> zstd_decompress(Bytes packed, Buffer& out, std::size_t lim
     if (ZSTD_isError(hint)) return corrupt("zstd: malformed frame");
     if (room.empty() && to.pos != 0) return too_large();
     growing.wrote(to.pos);
-    if (hint != 0 && to.pos == 0 && in.pos == taken && in.pos == in.size) return corrupt("zstd: the frame is cut short");
+    if (hint != 0 && to.pos == 0 && in.pos == taken && in.pos == in.size)
+      return corrupt("zstd: the frame is cut short");
   }
   growing.shrink();
   return {};
@@ -225,11 +226,17 @@ std::optional<Codec> parse_codec(std::string_view text) {
 
 ResultOf<void, Error> compress(Codec codec, Bytes plain, Buffer& out, int level) {
   switch (codec) {
-    case Codec::none: out.insert(out.end(), plain.begin(), plain.end()); return {};
-    case Codec::gzip: return gzip_compress(plain, out, level);
-    case Codec::snappy: return snappy_compress(plain, out);
-    case Codec::lz4: return lz4_compress(plain, out, level);
-    case Codec::zstd: return zstd_compress(plain, out, level);
+    case Codec::none:
+      out.insert(out.end(), plain.begin(), plain.end());
+      return {};
+    case Codec::gzip:
+      return gzip_compress(plain, out, level);
+    case Codec::snappy:
+      return snappy_compress(plain, out);
+    case Codec::lz4:
+      return lz4_compress(plain, out, level);
+    case Codec::zstd:
+      return zstd_compress(plain, out, level);
   }
   return failed("unknown codec");
 }
@@ -240,10 +247,14 @@ ResultOf<void, Error> decompress(Codec codec, Bytes packed, Buffer& out, std::si
       if (packed.size() > limit) return too_large();
       out.insert(out.end(), packed.begin(), packed.end());
       return {};
-    case Codec::gzip: return gzip_decompress(packed, out, limit);
-    case Codec::snappy: return snappy_decompress(packed, out, limit);
-    case Codec::lz4: return lz4_decompress(packed, out, limit);
-    case Codec::zstd: return zstd_decompress(packed, out, limit);
+    case Codec::gzip:
+      return gzip_decompress(packed, out, limit);
+    case Codec::snappy:
+      return snappy_decompress(packed, out, limit);
+    case Codec::lz4:
+      return lz4_decompress(packed, out, limit);
+    case Codec::zstd:
+      return zstd_decompress(packed, out, limit);
   }
   return {ErrorCode::unsupported_compression_type, "the codec number is none of Kafka's"};
 }

@@ -27,7 +27,8 @@ void write_field(WireWriter& out, const std::optional<Bytes>& field) {
 std::size_t headers_size(std::span<const HeaderToWrite> headers) {
   std::size_t total = uvarint_size(zigzag(static_cast<std::int64_t>(headers.size())));
   for (const auto& header : headers) {
-    total += uvarint_size(zigzag(static_cast<std::int64_t>(header.key.size()))) + header.key.size() + field_size(header.value);
+    total += uvarint_size(zigzag(static_cast<std::int64_t>(header.key.size()))) + header.key.size() +
+             field_size(header.value);
   }
   return total;
 }
@@ -72,7 +73,8 @@ ResultOf<RecordBatchView, Error> RecordBatchView::parse(Bytes bytes) {
   }
   if (*magic != 2) return Error{ErrorCode::corrupt_message, "the record batch's magic is none of Kafka's"};
   const auto size = batch_size(bytes);
-  if (!size || *size < batch_header_bytes) return Error{ErrorCode::corrupt_message, "the record batch's length is wrong"};
+  if (!size || *size < batch_header_bytes)
+    return Error{ErrorCode::corrupt_message, "the record batch's length is wrong"};
   return RecordBatchView(bytes.first(*size));
 }
 
@@ -89,7 +91,8 @@ std::optional<HeaderView> next_header(Bytes& headers) {
 }
 
 ResultOf<RecordReader, Error> RecordReader::open(const RecordBatchView& batch, Buffer& scratch, std::size_t limit) {
-  if (!batch.codec_known()) return Error{ErrorCode::unsupported_compression_type, "the codec number is none of Kafka's"};
+  if (!batch.codec_known())
+    return Error{ErrorCode::unsupported_compression_type, "the codec number is none of Kafka's"};
   if (batch.codec() == Codec::none) return RecordReader(batch, batch.payload());
   scratch.clear();
   if (const auto done = decompress(batch.codec(), batch.payload(), scratch, limit); !done) return done.error();
@@ -167,7 +170,8 @@ void RecordBatchBuilder::add(const RecordToWrite& record, std::int32_t offset_de
   next_delta_ = offset_delta + 1;
 }
 
-ResultOf<void, Error> RecordBatchBuilder::finish(const BatchHeader& header, Buffer& out, std::int32_t last_offset_delta) const {
+ResultOf<void, Error> RecordBatchBuilder::finish(const BatchHeader& header, Buffer& out,
+                                                 std::int32_t last_offset_delta) const {
   const auto at = out.size();
   out.resize(at + batch_header_bytes);
   if (const auto done = compress(header.codec, plain_, out, header.level); !done) {
@@ -204,9 +208,13 @@ void RecordBatchBuilder::clear() {
   max_timestamp_ = -1;
 }
 
-void set_base_offset(MutableBytes batch, Offset offset) { store_be(batch.data() + batch_at::base_offset, offset.value); }
+void set_base_offset(MutableBytes batch, Offset offset) {
+  store_be(batch.data() + batch_at::base_offset, offset.value);
+}
 
-void set_leader_epoch(MutableBytes batch, LeaderEpoch epoch) { store_be(batch.data() + batch_at::leader_epoch, epoch.value); }
+void set_leader_epoch(MutableBytes batch, LeaderEpoch epoch) {
+  store_be(batch.data() + batch_at::leader_epoch, epoch.value);
+}
 
 void set_log_append_time(MutableBytes batch, std::int64_t timestamp_ms) {
   store_be(batch.data() + batch_at::attributes, static_cast<std::int16_t>(attributes_of(batch) | append_time_bit));
@@ -216,7 +224,8 @@ void set_log_append_time(MutableBytes batch, std::int64_t timestamp_ms) {
 
 void set_create_time(MutableBytes batch, std::int64_t max_timestamp_ms) {
   const auto attributes = attributes_of(batch);
-  if ((attributes & append_time_bit) == 0 && load_be<std::int64_t>(batch.data() + batch_at::max_timestamp) == max_timestamp_ms) {
+  if ((attributes & append_time_bit) == 0 &&
+      load_be<std::int64_t>(batch.data() + batch_at::max_timestamp) == max_timestamp_ms) {
     return;
   }
   store_be(batch.data() + batch_at::attributes, static_cast<std::int16_t>(attributes & ~append_time_bit));
@@ -231,8 +240,8 @@ std::optional<ControlType> control_type(const RecordView& record) {
   return static_cast<ControlType>(load_be<std::int16_t>(record.key->data() + 2));
 }
 
-void append_end_transaction_marker(Buffer& out, const BatchHeader& header, ControlType type, std::int32_t coordinator_epoch,
-                                   std::int64_t timestamp_ms) {
+void append_end_transaction_marker(Buffer& out, const BatchHeader& header, ControlType type,
+                                   std::int32_t coordinator_epoch, std::int64_t timestamp_ms) {
   Buffer key;
   Buffer value;
   WireWriter key_out(key);

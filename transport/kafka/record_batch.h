@@ -11,8 +11,8 @@
 #include "transport/kafka/wire.h"
 
 /// Record batches, magic 2 (KIP-98; Kafka's "Record Batch" documentation). A batch on the wire, in a segment file and
-/// in a chunk is the same bytes. The fields before the CRC (base offset, length, leader epoch, magic) are not covered by
-/// it, so a broker may set offset and epoch in place.
+/// in a chunk is the same bytes. The fields before the CRC (base offset, length, leader epoch, magic) are not covered
+/// by it, so a broker may set offset and epoch in place.
 namespace ciuic::kafka {
 
 /// Positions of the header's fields from the batch's first byte.
@@ -45,7 +45,9 @@ class RecordBatchView {
   [[nodiscard]] std::int64_t first_timestamp() const { return at<std::int64_t>(batch_at::first_timestamp); }
   [[nodiscard]] std::int64_t max_timestamp() const { return at<std::int64_t>(batch_at::max_timestamp); }
   [[nodiscard]] ProducerId producer_id() const { return ProducerId(at<std::int64_t>(batch_at::producer_id)); }
-  [[nodiscard]] ProducerEpoch producer_epoch() const { return ProducerEpoch(at<std::int16_t>(batch_at::producer_epoch)); }
+  [[nodiscard]] ProducerEpoch producer_epoch() const {
+    return ProducerEpoch(at<std::int16_t>(batch_at::producer_epoch));
+  }
   [[nodiscard]] std::int32_t base_sequence() const { return at<std::int32_t>(batch_at::base_sequence); }
   [[nodiscard]] std::int32_t record_count() const { return at<std::int32_t>(batch_at::record_count); }
   /// May be a number that is no codec: check `codec_known` first where the batch comes from outside.
@@ -70,7 +72,8 @@ class RecordBatchView {
 
 /// Magic of the batch or message set entry at the front; nothing if fewer than 17 bytes are there.
 [[nodiscard]] std::optional<std::int8_t> magic_of(Bytes bytes);
-/// Bytes of the batch at the front by its length field (any magic); nothing if it is not wholly there or under 14 bytes.
+/// Bytes of the batch at the front by its length field (any magic); nothing if it is not wholly there or under 14
+/// bytes.
 [[nodiscard]] std::optional<std::size_t> batch_size(Bytes bytes);
 
 struct HeaderView {
@@ -87,7 +90,8 @@ struct RecordView {
   std::int32_t header_count = 0;
   Bytes headers{};  // still encoded; see `next_header`
 };
-/// Takes the next header off the front of `headers`; nothing when it is empty (they were checked when the record was read).
+/// Takes the next header off the front of `headers`; nothing when it is empty (they were checked when the record was
+/// read).
 [[nodiscard]] std::optional<HeaderView> next_header(Bytes& headers);
 
 /// Walks the records of one batch. For a compressed batch it unpacks into `scratch` first, so records are valid while
@@ -96,7 +100,8 @@ struct RecordView {
 class RecordReader {
  public:
   /// Errors: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE (unpacks to more than `limit`), UNSUPPORTED_COMPRESSION_TYPE.
-  [[nodiscard]] static ResultOf<RecordReader, Error> open(const RecordBatchView& batch, Buffer& scratch, std::size_t limit);
+  [[nodiscard]] static ResultOf<RecordReader, Error> open(const RecordBatchView& batch, Buffer& scratch,
+                                                          std::size_t limit);
 
   /// The next record, or nothing at the end or at the first malformed one: then `error()` says so.
   [[nodiscard]] std::optional<RecordView> next();
@@ -157,7 +162,8 @@ class RecordBatchBuilder {
   [[nodiscard]] std::size_t size() const { return batch_header_bytes + plain_.size(); }
   /// Appends the finished batch to `out`. The last offset is that of the last record, or `last_offset_delta` if more.
   /// Errors: those of `compress`.
-  [[nodiscard]] ResultOf<void, Error> finish(const BatchHeader& header, Buffer& out, std::int32_t last_offset_delta = -1) const;
+  [[nodiscard]] ResultOf<void, Error> finish(const BatchHeader& header, Buffer& out,
+                                             std::int32_t last_offset_delta = -1) const;
   void clear();
 
  private:
@@ -178,10 +184,18 @@ void set_create_time(MutableBytes batch, std::int64_t max_timestamp_ms);
 void set_crc(MutableBytes batch);
 
 /// Control records (KIP-98): the key is version and type.
-enum class ControlType : std::int16_t { abort = 0, commit = 1, leader_change = 2, snapshot_header = 3, snapshot_footer = 4, kraft_version = 5, kraft_voters = 6 };
+enum class ControlType : std::int16_t {
+  abort = 0,
+  commit = 1,
+  leader_change = 2,
+  snapshot_header = 3,
+  snapshot_footer = 4,
+  kraft_version = 5,
+  kraft_voters = 6
+};
 [[nodiscard]] std::optional<ControlType> control_type(const RecordView& record);
 /// Appends a batch of one transaction marker.
-void append_end_transaction_marker(Buffer& out, const BatchHeader& header, ControlType type, std::int32_t coordinator_epoch,
-                                   std::int64_t timestamp_ms);
+void append_end_transaction_marker(Buffer& out, const BatchHeader& header, ControlType type,
+                                   std::int32_t coordinator_epoch, std::int64_t timestamp_ms);
 
 }  // namespace ciuic::kafka

@@ -9,8 +9,8 @@
 #include "transport/kafka/codec.h"
 
 /// The three readers of a message's one walk: Sizer, Encoder, Decoder. Included by generated .cpp files alone, which
-/// instantiate decode and encode_into for their messages. A tagged field comes as (tag, does the version carry it, is it
-/// not the default, its walk).
+/// instantiate decode and encode_into for their messages. A tagged field comes as (tag, does the version carry it, is
+/// it not the default, its walk).
 namespace ciuic::kafka::walk {
 
 template <class T>
@@ -322,7 +322,8 @@ class Decoder {
   void elements(V& v, std::size_t n, std::size_t smallest, F& each) {
     using Element = typename V::value_type;
     v.clear();
-    if (n > in_.left() / (smallest == 0 ? 1 : smallest)) return fail("an array claims more elements than there are bytes");
+    if (n > in_.left() / (smallest == 0 ? 1 : smallest))
+      return fail("an array claims more elements than there are bytes");
     if (n > memory_left_ / sizeof(Element)) return fail("a message asks for too much memory");
     memory_left_ -= n * sizeof(Element);
     v.reserve(n);

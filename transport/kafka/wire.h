@@ -90,16 +90,9 @@ class WireReader {
     return static_cast<std::uint32_t>(value);
   }
   [[nodiscard]] std::uint64_t uvarlong() {
-    std::uint64_t value = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-      if (at_ == end_) break;
-      const auto byte = static_cast<std::uint8_t>(*at_++);
-      if (shift == 63 && byte > 1) break;
-      value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;
-      if (byte < 0x80) return value;
-    }
-    fail();
-    return 0;
+    // Nearly all are of one byte.
+    if (at_ != end_ && static_cast<std::uint8_t>(*at_) < 0x80) return static_cast<std::uint8_t>(*at_++);
+    return uvarlong_of_many();
   }
   [[nodiscard]] std::int32_t varint() {
     const std::int64_t value = varlong();
@@ -116,6 +109,19 @@ class WireReader {
   void skip(std::size_t count) { (void)take(count); }
 
  private:
+  std::uint64_t uvarlong_of_many() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 70; shift += 7) {
+      if (at_ == end_) break;
+      const auto byte = static_cast<std::uint8_t>(*at_++);
+      if (shift == 63 && byte > 1) break;
+      value |= static_cast<std::uint64_t>(byte & 0x7F) << shift;
+      if (byte < 0x80) return value;
+    }
+    fail();
+    return 0;
+  }
+
   const std::byte* at_;
   const std::byte* end_;
   bool ok_ = true;

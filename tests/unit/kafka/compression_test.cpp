@@ -91,7 +91,8 @@ TEST(Compression, SnappyIsFramedAsJavaFramesIt) {
   EXPECT_EQ(load_be<std::int32_t>(packed.data() + 8), 1) << "version is big-endian: strict readers check it";
   EXPECT_EQ(load_be<std::int32_t>(packed.data() + 12), 1);
   std::size_t blocks = 0;
-  for (std::size_t at = 16; at < packed.size(); ++blocks) at += 4 + static_cast<std::size_t>(load_be<std::int32_t>(packed.data() + at));
+  for (std::size_t at = 16; at < packed.size(); ++blocks)
+    at += 4 + static_cast<std::size_t>(load_be<std::int32_t>(packed.data() + at));
   EXPECT_EQ(blocks, 4U);
 }
 

@@ -27,8 +27,10 @@ namespace {
 
 class Random : public ::testing::Test {
  protected:
-  Random() : seed_(std::getenv("CIUIC_SEED") != nullptr ? std::stoull(std::getenv("CIUIC_SEED")) : std::random_device{}()),
-             trace_(__FILE__, __LINE__, "replay: CIUIC_SEED=" + std::to_string(seed_)), dice_(seed_) {}
+  Random()
+      : seed_(std::getenv("CIUIC_SEED") != nullptr ? std::stoull(std::getenv("CIUIC_SEED")) : std::random_device{}()),
+        trace_(__FILE__, __LINE__, "replay: CIUIC_SEED=" + std::to_string(seed_)),
+        dice_(seed_) {}
 
   std::size_t up_to(std::size_t n) { return dice_() % (n + 1); }
 
@@ -42,13 +44,22 @@ class Random : public ::testing::Test {
     if (bytes.empty()) return;
     const auto at = up_to(bytes.size() - 1);
     switch (dice_() % 5) {
-      case 0: bytes.resize(at); break;
-      case 1: bytes[at] ^= static_cast<std::byte>(1U << (dice_() % 8)); break;
-      case 2: bytes[at] = std::byte{0xFF}; break;  // the start of a huge varint or a negative length
-      case 3:
-        for (std::size_t i = at; i < bytes.size() && i < at + 4; ++i) bytes[i] = i == at ? std::byte{0x7F} : std::byte{0xFF};
+      case 0:
+        bytes.resize(at);
         break;
-      default: bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), up_to(9), std::byte{0x80}); break;
+      case 1:
+        bytes[at] ^= static_cast<std::byte>(1U << (dice_() % 8));
+        break;
+      case 2:
+        bytes[at] = std::byte{0xFF};
+        break;  // the start of a huge varint or a negative length
+      case 3:
+        for (std::size_t i = at; i < bytes.size() && i < at + 4; ++i)
+          bytes[i] = i == at ? std::byte{0x7F} : std::byte{0xFF};
+        break;
+      default:
+        bytes.insert(bytes.begin() + static_cast<std::ptrdiff_t>(at), up_to(9), std::byte{0x80});
+        break;
     }
   }
 
@@ -56,9 +67,11 @@ class Random : public ::testing::Test {
   void decode_within_bounds(const testing::MessageCase& message, Bytes bytes, std::int16_t version) {
     const auto before = allocated;
     const bool decoded = message.decodes(bytes, version);
-    ASSERT_LE(allocated - before, 66 * bytes.size() + 8192) << message.name << " v" << version << ", " << bytes.size() << " bytes";
+    ASSERT_LE(allocated - before, 66 * bytes.size() + 8192)
+        << message.name << " v" << version << ", " << bytes.size() << " bytes";
     if (!decoded) return;
-    ASSERT_TRUE(message.again(bytes, version).stable) << message.name << " v" << version << " changes when written again";
+    ASSERT_TRUE(message.again(bytes, version).stable)
+        << message.name << " v" << version << " changes when written again";
   }
 
   std::uint64_t seed_;

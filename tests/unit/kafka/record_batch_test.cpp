@@ -158,7 +158,8 @@ TEST(RecordBatch, TruncatedAnywhereIsRefused) {
 
 TEST(RecordBatch, LengthsThatCannotBeAreRefused) {
   auto bytes = three_records();
-  for (const std::int32_t length : {-1, 0, 13, 48, std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min()}) {
+  for (const std::int32_t length :
+       {-1, 0, 13, 48, std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min()}) {
     store_be(bytes.data() + batch_at::length, length);
     EXPECT_FALSE(RecordBatchView::parse(bytes)) << length;
   }
@@ -232,7 +233,8 @@ TEST(RecordBatch, AnUnknownCodecIsRefusedWhenOpened) {
   store_be(bytes.data() + batch_at::attributes, std::int16_t{5});
   Buffer scratch;
   EXPECT_FALSE(view_of(bytes).codec_known());
-  EXPECT_EQ(RecordReader::open(view_of(bytes), scratch, no_limit).error().code, ErrorCode::unsupported_compression_type);
+  EXPECT_EQ(RecordReader::open(view_of(bytes), scratch, no_limit).error().code,
+            ErrorCode::unsupported_compression_type);
 }
 
 TEST(RecordBatch, UnpackingIsBoundedByTheCallersLimit) {

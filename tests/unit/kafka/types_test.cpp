@@ -54,7 +54,8 @@ TEST(Errors, ANumberThatIsNoCodeIsTheUnknownError) {
 
 TEST(Wire, VarintsOfEveryLengthComeBack) {
   for (int bit = 0; bit < 64; ++bit) {
-    for (const std::uint64_t value : {std::uint64_t{1} << bit, (std::uint64_t{1} << bit) - 1, ~(std::uint64_t{1} << bit)}) {
+    for (const std::uint64_t value :
+         {std::uint64_t{1} << bit, (std::uint64_t{1} << bit) - 1, ~(std::uint64_t{1} << bit)}) {
       Buffer out;
       WireWriter(out).uvarint(value);
       EXPECT_EQ(out.size(), uvarint_size(value));

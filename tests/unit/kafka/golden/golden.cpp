@@ -31,7 +31,8 @@ std::string to_hex(Bytes bytes) {
 Buffer from_hex(std::string_view text) {
   const auto digit = [](char c) { return static_cast<unsigned>(c <= '9' ? c - '0' : c - 'a' + 10); };
   Buffer bytes;
-  for (std::size_t i = 0; i + 1 < text.size(); i += 2) bytes.push_back(static_cast<std::byte>(digit(text[i]) << 4 | digit(text[i + 1])));
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2)
+    bytes.push_back(static_cast<std::byte>(digit(text[i]) << 4 | digit(text[i + 1])));
   return bytes;
 }
 
@@ -42,15 +43,17 @@ std::string describe(const RecordBatchView& batch) {
   std::ostringstream out;
   out << std::boolalpha << "header " << batch.base_offset().value << ' ' << batch.last_offset().value << ' '
       << batch.leader_epoch().value << ' ' << batch.producer_id().value << ' ' << batch.producer_epoch().value << ' '
-      << batch.base_sequence() << ' ' << batch.max_timestamp() << ' ' << batch.transactional() << ' ' << batch.control() << ' '
-      << batch.log_append_time() << '\n';
+      << batch.base_sequence() << ' ' << batch.max_timestamp() << ' ' << batch.transactional() << ' ' << batch.control()
+      << ' ' << batch.log_append_time() << '\n';
   Buffer scratch;
   auto reader = RecordReader::open(batch, scratch, no_limit);
   if (!reader) return out.str() + "cannot be opened: " + reader.error().text + '\n';
   while (const auto record = reader->next()) {
-    out << "record " << record->offset.value << ' ' << record->timestamp << ' ' << field(record->key) << ' ' << field(record->value);
+    out << "record " << record->offset.value << ' ' << record->timestamp << ' ' << field(record->key) << ' '
+        << field(record->value);
     auto headers = record->headers;
-    while (const auto header = next_header(headers)) out << " x" << to_hex(as_bytes(header->key)) << '=' << field(header->value);
+    while (const auto header = next_header(headers))
+      out << " x" << to_hex(as_bytes(header->key)) << '=' << field(header->value);
     out << '\n';
   }
   if (reader->error() != nullptr) out << "error: " << reader->error() << '\n';
@@ -107,7 +110,8 @@ class Check {
     for (const auto& row : testing::every_message()) {
       if (row.api_key >= 17000) continue;
       for (auto v = row.versions.min; v <= row.versions.max; ++v) {
-        if (!seen_.contains({row.name, v})) fail(std::string(row.name) + " v" + std::to_string(v) + " was not among the messages");
+        if (!seen_.contains({row.name, v}))
+          fail(std::string(row.name) + " v" + std::to_string(v) + " was not among the messages");
       }
     }
     std::printf("%d passed, %d failed\n", passed_, failed_);
@@ -129,7 +133,8 @@ class Check {
     const auto again = row->again(bytes, version);
     if (again.error != nullptr) return fail(name + " v" + std::to_string(version) + ": " + again.error + "\n  " + text);
     if (again.bytes != bytes) {
-      return fail(name + " v" + std::to_string(version) + " differs\n  Java " + text + "\n  ours " + to_hex(again.bytes));
+      return fail(name + " v" + std::to_string(version) + " differs\n  Java " + text + "\n  ours " +
+                  to_hex(again.bytes));
     }
     ++passed_;
   }
@@ -143,7 +148,8 @@ class Check {
     } else if (const auto ours = describe(*batch); ours != expected) {
       fail("a batch of " + codec + " reads differently\n--- Java\n" + expected + "--- ours\n" + ours);
     } else if (batch->codec() == Codec::none && !batch->log_append_time() && rebuilt(*batch) != bytes) {
-      fail("a batch built again from its records differs\n  Java " + to_hex(bytes) + "\n  ours " + to_hex(rebuilt(*batch)));
+      fail("a batch built again from its records differs\n  Java " + to_hex(bytes) + "\n  ours " +
+           to_hex(rebuilt(*batch)));
     } else {
       ++passed_;
     }
@@ -170,8 +176,10 @@ int write_batches(std::uint64_t seed) {
         const auto key = noise(12, false);
         const auto value = noise(400, round % 2 == 0);
         const HeaderToWrite headers[] = {{"name", Bytes(key)}, {"none", std::nullopt}};
-        builder.add({1'700'000'000'000 + static_cast<std::int64_t>(dice() % 5000), dice() % 4 == 0 ? std::nullopt : std::optional(Bytes(key)),
-                     dice() % 6 == 0 ? std::nullopt : std::optional(Bytes(value)), std::span(headers).first(dice() % 3)});
+        builder.add({1'700'000'000'000 + static_cast<std::int64_t>(dice() % 5000),
+                     dice() % 4 == 0 ? std::nullopt : std::optional(Bytes(key)),
+                     dice() % 6 == 0 ? std::nullopt : std::optional(Bytes(value)),
+                     std::span(headers).first(dice() % 3)});
       }
       BatchHeader header;
       header.codec = codec;

@@ -45,7 +45,8 @@ class Filler {
   void array(V& v, bool, std::size_t, F&& each) {
     v.clear();
     ++depth_;
-    for (auto left = dice_() % (hits(8) && depth_ == 1 ? 200 : depth_ > 2 ? 2 : 4); left > 0; --left) each(v.emplace_back());
+    for (auto left = dice_() % (hits(8) && depth_ == 1 ? 200 : depth_ > 2 ? 2 : 4); left > 0; --left)
+      each(v.emplace_back());
     --depth_;
   }
   template <class V, class F>

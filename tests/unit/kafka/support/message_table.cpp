@@ -42,12 +42,19 @@ std::optional<Buffer> random_by(std::mt19937_64& dice, std::int16_t version, Wal
 }
 
 constexpr MessageCase cases[] = {
-#define CIUIC_CASE(M, kind)                                                                                       \
-  {#M,         MessageKind::kind, M::api_key, M::valid_versions, M::flexible_from, again<M>, decodes<M>, defaults<M>, \
-   [](std::mt19937_64& dice, std::int16_t version) {                                                              \
-     return random_by<M>(dice, version, [](auto& w, auto& m, std::int16_t v, bool flex) {                         \
-       walk_##M##_::walk_message(w, m, v, flex);                                                                  \
-     });                                                                                                          \
+#define CIUIC_CASE(M, kind)                                                               \
+  {#M,                                                                                    \
+   MessageKind::kind,                                                                     \
+   M::api_key,                                                                            \
+   M::valid_versions,                                                                     \
+   M::flexible_from,                                                                      \
+   again<M>,                                                                              \
+   decodes<M>,                                                                            \
+   defaults<M>,                                                                           \
+   [](std::mt19937_64& dice, std::int16_t version) {                                      \
+     return random_by<M>(dice, version, [](auto& w, auto& m, std::int16_t v, bool flex) { \
+       walk_##M##_::walk_message(w, m, v, flex);                                          \
+     });                                                                                  \
    }},
     CIUIC_EVERY_MESSAGE(CIUIC_CASE)
 #undef CIUIC_CASE
@@ -58,7 +65,8 @@ constexpr MessageCase cases[] = {
 std::span<const MessageCase> every_message() { return cases; }
 
 const MessageCase* find_message(std::string_view name) {
-  const auto* const found = std::find_if(std::begin(cases), std::end(cases), [&](const auto& row) { return row.name == name; });
+  const auto* const found =
+      std::find_if(std::begin(cases), std::end(cases), [&](const auto& row) { return row.name == name; });
   return found == std::end(cases) ? nullptr : found;
 }
 

@@ -176,7 +176,7 @@ Committed Partition::committed() const {
 
 kafka::Offset Partition::last_stable_offset() const {
   const auto unstable = producers_.first_unstable(high_watermark_);
-  return unstable ? std::min(*unstable, high_watermark_) : high_watermark_;
+  return unstable ? std::max(std::min(*unstable, high_watermark_), log_start_) : high_watermark_;
 }
 
 void Partition::committed_changed() {

@@ -145,10 +145,6 @@ void ProducerState::expire(std::int64_t now_ms, std::int64_t expiration_ms) {
 }
 
 void ProducerState::log_start_moved(kafka::Offset log_start) {
-  while (!open_.empty() && open_.begin()->first < log_start) {
-    producers_[open_.begin()->second].transaction_first.reset();
-    open_.erase(open_.begin());
-  }
   std::erase_if(ended_, [log_start](const auto& one) { return one.second < log_start; });
 }
 

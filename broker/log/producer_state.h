@@ -84,7 +84,7 @@ class ProducerState {
   void high_watermark_moved(kafka::Offset high_watermark);
   /// Forgets producers without an open transaction that were silent for `expiration_ms`.
   void expire(std::int64_t now_ms, std::int64_t expiration_ms);
-  /// Log start moved: open transactions below it are gone.
+  /// Log start moved: ended transactions below it are gone. An open one goes on: what is left of it is not decided yet.
   void log_start_moved(kafka::Offset log_start);
   void clear();
 

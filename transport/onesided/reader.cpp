@@ -67,6 +67,7 @@ Result<Delivery> Reader::read() {
   if (got && !got->batches.empty()) {
     position_ = next_position_;
     at_ += consumed_;
+    aligned_ = true;
     counters_.batches += got->batches.size();
     counters_.bytes += got->bytes;
   }
@@ -100,6 +101,8 @@ Result<Delivery> Reader::step() {
       if (chunk.next_offset && chunk_ + 1 < grant_.chunks.size()) {
         ++chunk_;
         at_ = 0;
+        aligned_ = true;
+        gap_base_ = kafka::no_offset;
         mapped_ = {};
         if (position_ < *chunk.next_offset) position_ = *chunk.next_offset;
         continue;
@@ -185,6 +188,9 @@ bool Reader::select_chunk() {
     if (chunk.next_offset && position_ >= *chunk.next_offset) continue;
     chunk_ = i;
     at_ = i == 0 && position_ >= grant_.asked ? chunk.start : 0;
+    // The grant points at the batch that holds the offset asked for; from elsewhere the way there is walked.
+    aligned_ = i == 0 && position_ == grant_.asked;
+    gap_base_ = kafka::no_offset;
     mapped_ = {};
     selected_ = true;
     return true;
@@ -279,7 +285,7 @@ Reader::Walk Reader::walk(Bytes bytes, std::uint32_t room) {
   larger_ = 0;
   next_position_ = position_;
   const auto end = bound();
-  auto least = grant_.chunks[chunk_].base_offset;  // of the next batch's base offset
+  auto least = aligned_ ? position_ : grant_.chunks[chunk_].base_offset;  // of the next batch's last offset
   std::uint32_t at = 0;
   while (at < bytes.size()) {
     const auto rest = bytes.subspan(at);
@@ -302,7 +308,14 @@ Reader::Walk Reader::walk(Bytes bytes, std::uint32_t room) {
     if (!batch || batch->size() != size) return Walk::failed;
     const auto base = batch->base_offset();
     const auto last = batch->last_offset();
-    if (base < least || last < base || batch->leader_epoch() > slot_.leader_epoch) return Walk::failed;
+    if (last < least || last < base || (at > 0 && base < least) || batch->leader_epoch() > slot_.leader_epoch) return Walk::failed;
+    // A batch's checksum does not cover its base offset. A gap may be compaction's: then it is there at a second look too.
+    if (base > std::max(least, position_) && !(gap_at_ == at_ + at && gap_base_ == base)) {
+      if (!batches_.empty()) break;
+      gap_at_ = at_ + at;
+      gap_base_ = base;
+      return Walk::failed;
+    }
     if (base >= end) {
       // Isolation's bound; a compacted log may leave a gap below it.
       if (next_position_ < end) next_position_ = end;

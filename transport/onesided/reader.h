@@ -155,6 +155,9 @@ class Reader {
   std::size_t chunk_ = 0;        // index in grant_.chunks
   std::uint32_t at_ = 0;         // bytes of it that are behind us
   bool selected_ = false;
+  bool aligned_ = false;         // the batch at at_ holds position_, or is the first after it
+  std::uint32_t gap_at_ = 0;     // where a gap was seen once, and what followed it
+  kafka::Offset gap_base_{-1};
   Bytes mapped_{};               // the selected chunk, over a mapper
 
   Phase phase_ = Phase::idle;

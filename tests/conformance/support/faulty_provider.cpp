@@ -108,8 +108,9 @@ class FaultyEndpoint final : public Endpoint {
     if (one.tear_after) std::copy(one.early.begin(), one.early.end(), one.request.to.begin());
     for (std::size_t at = keep_from; at < before.size(); ++at) one.request.to[at] = before[at];
     if (!one.request.to.empty() && state.hits(state.plan.garbage, "garbage")) {
-      const auto at = state.dice() % one.request.to.size();
-      one.request.to[at] ^= static_cast<std::byte>(1U << (state.dice() % 8));
+      // Whole words: Kafka's checksum leaves the base offset out, so that a flip of its lowest bits alone is seen by nobody.
+      const auto at = state.dice() % one.request.to.size() / 8 * 8;
+      for (auto i = at; i < std::min(at + 8, one.request.to.size()); ++i) one.request.to[i] = static_cast<std::byte>(state.dice());
     }
     return std::nullopt;
   }

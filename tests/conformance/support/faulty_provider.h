@@ -19,7 +19,7 @@ struct FaultPlan {
   int delay = 0;           ///< completes some polls later
   int torn = 0;            ///< bytes of two moments: a part is fetched now, the rest when polled
   int short_success = 0;   ///< "success", the tail of the destination untouched
-  int garbage = 0;         ///< "success", a few bits flipped
+  int garbage = 0;         ///< "success", one word of the bytes is anything
   int error = 0;           ///< access_error: endpoint broken
   int disconnect = 0;      ///< peer_gone
   int lost = 0;            ///< never completes (until close)

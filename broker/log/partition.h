@@ -26,6 +26,8 @@
 namespace ciuic::broker {
 
 class LogDirectory;
+struct CleanPlan;
+struct CleanResult;
 
 using kafka::Isolation;
 
@@ -255,6 +257,10 @@ class Partition : public std::enable_shared_from_this<Partition> {
   void admit(const std::shared_ptr<Segment>& segment, const std::shared_ptr<Chunk>& chunk);
   void want_back(const std::shared_ptr<Segment>& segment, const std::shared_ptr<Chunk>& chunk);
   void evict(const std::shared_ptr<Chunk>& chunk);
+  // partition_clean.cpp
+  [[nodiscard]] std::shared_ptr<CleanPlan> plan_clean() const;
+  void cleaned(const std::shared_ptr<CleanPlan>& plan, std::shared_ptr<IoResult<CleanResult>> result, LogCallback<std::uint64_t> callback);
+  void swapped(const CleanPlan& plan, CleanResult& result, const IoResult<void>& done, LogCallback<std::uint64_t> callback);
   // partition_upkeep.cpp
   void delete_segments(const std::vector<std::shared_ptr<Segment>>& gone);
   void apply_retention();
@@ -273,6 +279,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   IoQueue write_queue_;
   IoQueue read_queue_;
   IoQueue sync_queue_;
+  IoQueue clean_queue_;
   std::map<kafka::Offset, std::shared_ptr<Segment>> segments_;
   std::shared_ptr<Segment> active_;
   std::shared_ptr<Chunk> open_chunk_;
@@ -299,6 +306,9 @@ class Partition : public std::enable_shared_from_this<Partition> {
   bool loading_ = false;
   bool learning_timestamps_ = false;
   bool cleaning_ = false;
+  bool swapping_ = false;  // cleaned segments take their places: no file of the log may be opened
+  kafka::Offset cleaned_to_;
+  std::vector<std::function<void()>> after_swap_;
   bool closed_ = false;
   bool truncating_ = false;
   int epochs_writing_ = 0;

@@ -119,6 +119,12 @@ void Partition::offset_for_time(std::int64_t timestamp, Isolation isolation, Log
     parts_.executor->post([to = std::move(to), answer = std::move(answer)] { to(answer); });
   };
   if (offline() || closed_) return reply(std::move(callback), kafka::Error(ErrorCode::kafka_storage_error));
+  if (swapping_) {
+    after_swap_.push_back([self = shared_from_this(), timestamp, isolation, callback = std::move(callback)] {
+      self->offset_for_time(timestamp, isolation, callback);
+    });
+    return;
+  }
   const auto limit = isolation == Isolation::read_committed ? last_stable_offset() : high_watermark_;
   OffsetAtTime answer;
   if (timestamp == latest_timestamp) {

@@ -18,7 +18,8 @@ std::shared_ptr<Segment> Partition::segment_of(kafka::Offset offset) const {
   auto after = segments_.upper_bound(offset);
   if (after == segments_.begin()) return nullptr;
   auto at = std::prev(after);
-  while (offset >= at->second->nothing_from && after != segments_.end()) at = after++;
+  // A segment may hold nothing from there on, or nothing at all (compaction).
+  while (std::max(offset, at->first) >= at->second->nothing_from && after != segments_.end()) at = after++;
   return at->second;
 }
 
@@ -32,7 +33,7 @@ std::shared_ptr<Chunk> Partition::resident(kafka::Offset offset) const {
                         segment->chunks.back()->file_end() == segment->bytes;
     const auto next = segments_.upper_bound(segment->base);
     if (!behind || next == segments_.end()) return nullptr;
-    segment = next->second;
+    segment = segment_of(next->first);
   }
   return nullptr;
 }
@@ -240,7 +241,7 @@ void Partition::bring_in(kafka::Offset offset, std::uint32_t bytes, MemoryFor pu
 
 /// One load at a time: a second for the same bytes finds them in memory.
 void Partition::start_load() {
-  while (!loading_ && !loads_.empty()) {
+  while (!loading_ && !swapping_ && !loads_.empty()) {
     auto& request = loads_.front();
     const auto answer = [this](ResultOf<std::shared_ptr<Chunk>, kafka::Error> with) {
       auto done = std::move(loads_.front());

@@ -18,6 +18,7 @@ Partition::Partition(Parts parts)
       write_queue_(parts_.io->make_queue()),
       read_queue_(parts_.io->make_queue()),
       sync_queue_(parts_.io->make_queue()),
+      clean_queue_(parts_.io->make_queue()),
       last_flush_ms_(parts_.clock->wall_ms()) {}
 
 Partition::~Partition() = default;
@@ -66,6 +67,7 @@ void Partition::remove_later(std::shared_ptr<SegmentFiles> files) {
 }
 
 void Partition::apply_retention() {
+  if (swapping_) return;  // the next round of upkeep does it
   // A compacted topic keeps its keys for ever; what DeleteRecords cut off goes in any case.
   const auto now_ms = parts_.clock->wall_ms();
   auto bytes = log_bytes_;
@@ -124,7 +126,7 @@ void Partition::learn_timestamps() {
 }
 
 void Partition::maintain() {
-  if (offline() || closed_ || truncating_) return;
+  if (offline() || closed_ || truncating_ || swapping_) return;
   const auto now_ms = parts_.clock->wall_ms();
   producers_.expire(now_ms, parts_.limits.producer_id_expiration_ms);
   learn_timestamps();
@@ -150,6 +152,10 @@ void Partition::delete_records(kafka::Offset before, LogCallback<kafka::Offset> 
 }
 
 void Partition::truncate(kafka::Offset offset, LogCallback<kafka::Offset> callback) {
+  if (swapping_) {
+    after_swap_.push_back([self = shared_from_this(), offset, callback = std::move(callback)] { self->truncate(offset, callback); });
+    return;
+  }
   if (offline() || closed_ || truncating_ || offset >= log_end_) {
     const auto failed = offline() || closed_ || truncating_;
     ResultOf<kafka::Offset, kafka::Error> answer = log_end_;
@@ -223,6 +229,7 @@ void Partition::install(OpenedLog opened) {
   last_snapshot_ = opened.last_snapshot;
   log_bytes_ = 0;
   for (const auto& [base, segment] : segments_) log_bytes_ += segment->bytes;
+  cleaned_to_ = std::min(cleaned_to_, log_start_);
   committed_sequence_ = 0;
   committed_length_ = 0;
   producers_.high_watermark_moved(high_watermark_);
@@ -230,6 +237,10 @@ void Partition::install(OpenedLog opened) {
 }
 
 void Partition::close(LogCallback<kafka::Offset> callback) {
+  if (swapping_) {
+    after_swap_.push_back([self = shared_from_this(), callback = std::move(callback)] { self->close(callback); });
+    return;
+  }
   if (offline() || closed_) {
     parts_.executor->post([callback = std::move(callback)] { callback(kafka::Error(ErrorCode::kafka_storage_error)); });
     return;

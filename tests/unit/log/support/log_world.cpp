@@ -19,7 +19,7 @@ Buffer make_batch(const BatchOf& batch) {
     kafka::RecordToWrite record;
     record.timestamp = batch.timestamp + i;
     if (!batch.null_key) record.key = as_bytes(batch.key);
-    record.value = as_bytes(value);
+    if (!batch.null_value) record.value = as_bytes(value);
     builder.add(record);
   }
   kafka::BatchHeader header;

@@ -23,6 +23,7 @@ struct BatchOf {
   std::size_t value_bytes = 10;
   std::string key = "key";
   bool null_key = false;
+  bool null_value = false;
   kafka::Codec codec = kafka::Codec::none;
   kafka::ProducerId producer_id{-1};
   kafka::ProducerEpoch producer_epoch{-1};

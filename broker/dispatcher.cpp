@@ -77,7 +77,9 @@ asio::awaitable<Dispatcher::Answer> Dispatcher::handle(std::shared_ptr<Connectio
   }
   // The net under all handlers: what is thrown is a bug of ours, and must end as an error, never as silence.
   try {
-    co_return co_await handler->run({broker_, *Shard::current(), connection, bytes, *request, Principal{}});
+    // Named and moved: GCC 12 copies a braced temporary inside a co_await bit by bit, strings included.
+    api::RequestContext context{broker_, *Shard::current(), connection, bytes, *request, Principal{}};
+    co_return co_await handler->run(std::move(context));
   } catch (const std::exception& bug) {
     log::error("api", "bug: a handler threw, connection closed api={} version={} what=\"{}\"", request->api_key, request->api_version, bug.what());
   }

@@ -1,4 +1,5 @@
-// The arena: who holds how much, and the memfds behind it. Not here: what is in a chunk, and when one may go (Partition).
+// The arena: who holds how much, and the memfds behind it. Not here: what is in a chunk, and when one may go
+// (Partition).
 #include "broker/log/arena.h"
 
 #include <fcntl.h>
@@ -37,7 +38,8 @@ Arena::~Arena() = default;
 std::optional<std::uint32_t> Arena::class_for(std::uint64_t bytes) const {
   const auto largest = std::min<std::uint64_t>(config_.extent_bytes, 1ULL << 30);
   if (bytes > largest) return std::nullopt;
-  return std::max(static_cast<std::uint32_t>(std::bit_ceil(std::max<std::uint64_t>(bytes, 1))), config_.chunk_bytes_min);
+  return std::max(static_cast<std::uint32_t>(std::bit_ceil(std::max<std::uint64_t>(bytes, 1))),
+                  config_.chunk_bytes_min);
 }
 
 bool Arena::may_take(std::uint64_t bytes, MemoryFor purpose) const {
@@ -177,8 +179,10 @@ std::optional<ChunkRange> PartitionMemory::carve(std::uint32_t bytes) {
 
 bool PartitionMemory::add_extent() {
   const auto refused = [this](const char* call) {
-    log::error("log", "no memory for a partition: {} failed, {} ({} extents mapped); raise vm.max_map_count, the open "
-               "file limit or the memory limit of the process", call, std::strerror(errno), extents_.size());
+    log::error("log",
+               "no memory for a partition: {} failed, {} ({} extents mapped); raise vm.max_map_count, the open "
+               "file limit or the memory limit of the process",
+               call, std::strerror(errno), extents_.size());
     return false;
   };
   if (!memfd_) {

@@ -23,10 +23,10 @@ class PartitionMemory;
 enum class MemoryFor { exposure, fetch, append };
 
 struct ArenaConfig {
-  std::uint64_t budget_bytes = 4ULL << 30;        ///< `log.memory.bytes`
-  std::uint32_t chunk_bytes_min = 64U << 10;      ///< first chunk of a quiet partition
-  std::uint32_t chunk_bytes_max = 64U << 20;      ///< a busy partition's chunks; a larger batch gets one of its own size
-  std::uint64_t extent_bytes = 1ULL << 30;        ///< address space reserved at a time for a partition (sparse)
+  std::uint64_t budget_bytes = 4ULL << 30;    ///< `log.memory.bytes`
+  std::uint32_t chunk_bytes_min = 64U << 10;  ///< first chunk of a quiet partition
+  std::uint32_t chunk_bytes_max = 64U << 20;  ///< a busy partition's chunks; a larger batch gets one of its own size
+  std::uint64_t extent_bytes = 1ULL << 30;    ///< address space reserved at a time for a partition (sparse)
 };
 
 /// The memory budget of all logs, and who must give back when it is spent. One for the process. Any thread.

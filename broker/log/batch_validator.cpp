@@ -31,9 +31,9 @@ std::optional<BatchRefusal> refuse_header(const kafka::RecordBatchView& batch, c
     return refuse(ErrorCode::invalid_record,
                   fmt::format("Invalid reported count for record batch: {}", batch.record_count()));
   if (span != batch.record_count())
-    return refuse(ErrorCode::invalid_record,
-                  fmt::format("Inconsistent batch offset range of {} records and record count {}", span,
-                              batch.record_count()));
+    return refuse(
+        ErrorCode::invalid_record,
+        fmt::format("Inconsistent batch offset range of {} records and record count {}", span, batch.record_count()));
   if (origin != AppendOrigin::client) return std::nullopt;
   if (batch.control()) return refuse(ErrorCode::invalid_record, "Clients are not allowed to write control records");
   if (batch.producer_id() >= kafka::ProducerId(0) && batch.base_sequence() < 0)
@@ -50,7 +50,8 @@ std::optional<BatchRefusal> refuse_header(const kafka::RecordBatchView& batch, c
 
 std::optional<std::string> refuse_timestamp(std::int64_t timestamp, const LogConfig& config, std::int64_t now_ms) {
   if (config.timestamp_type != TimestampType::create_time || timestamp == -1) return std::nullopt;
-  const bool before = timestamp < now_ms && now_ms - std::max<std::int64_t>(timestamp, 0) > config.timestamp_before_max_ms;
+  const bool before =
+      timestamp < now_ms && now_ms - std::max<std::int64_t>(timestamp, 0) > config.timestamp_before_max_ms;
   const bool after = timestamp > now_ms && timestamp - now_ms > config.timestamp_after_max_ms;
   if (!before && !after && timestamp >= 0) return std::nullopt;
   const auto low = config.timestamp_before_max_ms > now_ms ? 0 : now_ms - config.timestamp_before_max_ms;
@@ -76,9 +77,8 @@ ResultOf<RecordsSeen, BatchRefusal> walk_records(const kafka::RecordBatchView& b
   std::int32_t index = 0;
   while (const auto record = reader->next()) {
     if (record->offset - batch.base_offset() != index)
-      return BatchRefusal(ErrorCode::invalid_record,
-                          fmt::format("Inner record {} has offset {}, expected {}", index,
-                                      record->offset - batch.base_offset(), index));
+      return BatchRefusal(ErrorCode::invalid_record, fmt::format("Inner record {} has offset {}, expected {}", index,
+                                                                 record->offset - batch.base_offset(), index));
     if (config.cleanup_compact && !record->key) {
       wrong.push_back({index, "Compacted topic cannot accept message without key."});
     } else if (auto text = refuse_timestamp(record->timestamp, config, now_ms)) {
@@ -93,8 +93,8 @@ ResultOf<RecordsSeen, BatchRefusal> walk_records(const kafka::RecordBatchView& b
     return BatchRefusal(ErrorCode::invalid_record,
                         fmt::format("Record batch says {} records and has {}", batch.record_count(), index));
   if (!wrong.empty()) {
-    BatchRefusal refusal(code, fmt::format("One or more records have been rejected due to {} record errors in total",
-                                           wrong.size()));
+    BatchRefusal refusal(
+        code, fmt::format("One or more records have been rejected due to {} record errors in total", wrong.size()));
     refusal.records = std::move(wrong);
     return refusal;
   }
@@ -109,11 +109,15 @@ std::optional<kafka::Codec> wanted_codec(const LogConfig& config) {
 
 int level_for(kafka::Codec codec, const LogConfig& config) {
   switch (codec) {
-    case kafka::Codec::gzip: return config.compression_gzip_level;
-    case kafka::Codec::lz4: return config.compression_lz4_level;
-    case kafka::Codec::zstd: return config.compression_zstd_level;
+    case kafka::Codec::gzip:
+      return config.compression_gzip_level;
+    case kafka::Codec::lz4:
+      return config.compression_lz4_level;
+    case kafka::Codec::zstd:
+      return config.compression_zstd_level;
     case kafka::Codec::none:
-    case kafka::Codec::snappy: break;
+    case kafka::Codec::snappy:
+      break;
   }
   return kafka::default_level;
 }
@@ -141,20 +145,25 @@ ResultOf<void, BatchRefusal> repack(const kafka::RecordBatchView& batch, Bytes p
 ResultOf<ValidBatch, BatchRefusal> validate_batch(Bytes records, AppendOrigin origin, const LogConfig& config,
                                                   std::int64_t now_ms, Buffer& scratch, Buffer& repacked) {
   if (const auto magic = kafka::magic_of(records); magic && (*magic == 0 || *magic == 1))
-    return BatchRefusal(ErrorCode::invalid_record,
-                        fmt::format("Record batch has message format {}, only format 2 is taken: set the client's message "
-                                    "or API version to Kafka 0.11 or newer", *magic));
+    return BatchRefusal(
+        ErrorCode::invalid_record,
+        fmt::format("Record batch has message format {}, only format 2 is taken: set the client's message "
+                    "or API version to Kafka 0.11 or newer",
+                    *magic));
   const auto batch = kafka::RecordBatchView::parse(records);
   if (!batch) {
     const auto whole = kafka::batch_size(records);
     return BatchRefusal(whole ? ErrorCode::invalid_record : ErrorCode::corrupt_message, batch.error().text);
   }
   if (batch->size() != records.size())
-    return BatchRefusal(ErrorCode::invalid_record, "Produce requests must contain exactly one record batch a partition");
+    return BatchRefusal(ErrorCode::invalid_record,
+                        "Produce requests must contain exactly one record batch a partition");
   if (batch->size() > static_cast<std::size_t>(std::max(config.max_message_bytes, 0)))
-    return BatchRefusal(ErrorCode::message_too_large,
-                        fmt::format("The record batch size is {} bytes, which exceeds the maximum configured value of {} "
-                                    "(max.message.bytes)", batch->size(), config.max_message_bytes));
+    return BatchRefusal(
+        ErrorCode::message_too_large,
+        fmt::format("The record batch size is {} bytes, which exceeds the maximum configured value of {} "
+                    "(max.message.bytes)",
+                    batch->size(), config.max_message_bytes));
   if (!batch->crc_valid())
     return BatchRefusal(ErrorCode::corrupt_message,
                         fmt::format("Record is corrupt: stored crc {} does not agree with its bytes", batch->crc()));
@@ -175,7 +184,8 @@ ResultOf<ValidBatch, BatchRefusal> validate_batch(Bytes records, AppendOrigin or
       if (repacked.size() > static_cast<std::size_t>(config.max_message_bytes))
         return BatchRefusal(ErrorCode::message_too_large,
                             fmt::format("The record batch is {} bytes after it was packed by compression.type, which "
-                                        "exceeds {} (max.message.bytes)", repacked.size(), config.max_message_bytes));
+                                        "exceeds {} (max.message.bytes)",
+                                        repacked.size(), config.max_message_bytes));
     }
   }
   valid.info = batch_info(valid.bytes);

@@ -17,7 +17,8 @@ struct RecordError {
   std::string text{};
 };
 
-/// Who appends: a client's batch is validated whole; a coordinator's may be a control batch and skips producer sequences.
+/// Who appends: a client's batch is validated whole; a coordinator's may be a control batch and skips producer
+/// sequences.
 enum class AppendOrigin { client, coordinator };
 
 /// A batch that may be appended. `bytes` is the caller's, or `repacked` where the topic's codec differs from it.
@@ -36,7 +37,8 @@ struct BatchRefusal {
 /// Checks one batch as Apache's LogValidator does: format, size, CRC, count, offsets from 0 without a hole, keys on a
 /// compacted topic, timestamps; repacks where `compression.type` asks for another codec.
 /// `scratch` and `repacked` are working memory that `ValidBatch::bytes` may lie in.
-[[nodiscard]] ResultOf<ValidBatch, BatchRefusal> validate_batch(Bytes records, AppendOrigin origin, const LogConfig& config,
-                                                                std::int64_t now_ms, Buffer& scratch, Buffer& repacked);
+[[nodiscard]] ResultOf<ValidBatch, BatchRefusal> validate_batch(Bytes records, AppendOrigin origin,
+                                                                const LogConfig& config, std::int64_t now_ms,
+                                                                Buffer& scratch, Buffer& repacked);
 
 }  // namespace ciuic::broker

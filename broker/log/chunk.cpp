@@ -52,7 +52,8 @@ void Chunk::grown(std::uint32_t bytes, kafka::Offset batch_base, kafka::Offset n
     base_offset_ = batch_base;
     cover_from(batch_base);
   }
-  if (marks_.empty() || length_ - marks_.back().position >= mark_interval_bytes) marks_.push_back({batch_base, length_});
+  if (marks_.empty() || length_ - marks_.back().position >= mark_interval_bytes)
+    marks_.push_back({batch_base, length_});
   length_ += bytes;
   next_offset_ = next_offset;
 }

@@ -11,8 +11,8 @@
 namespace ciuic::broker {
 
 /// The life of a chunk as a table (style.md, habit 11). `open`: the active one, growing. `sealed`: its bytes are final.
-/// `draining`: exposure was told to let go; no new grants. `revoked`: nobody may read it remotely any more; local pins may.
-/// `free`: its range went back to the partition's memory.
+/// `draining`: exposure was told to let go; no new grants. `revoked`: nobody may read it remotely any more; local pins
+/// may. `free`: its range went back to the partition's memory.
 enum class ChunkState : std::uint8_t { open, sealed, draining, revoked, free };
 enum class ChunkEvent : std::uint8_t { full, want_back, leases_over, unpinned };
 
@@ -71,7 +71,9 @@ class Chunk {
   [[nodiscard]] MutableBytes tail(std::uint32_t bytes) { return range_.bytes.subspan(length_, bytes); }
   /// One batch of `bytes` bytes was put at the tail.
   void grown(std::uint32_t bytes, kafka::Offset batch_base, kafka::Offset next_offset);
-  void cover_from(kafka::Offset offset) { if (offset < covers_from_) covers_from_ = offset; }
+  void cover_from(kafka::Offset offset) {
+    if (offset < covers_from_) covers_from_ = offset;
+  }
 
   /// Position in the chunk of the batch that holds `offset`, or of the first one after it; length() if there is none.
   [[nodiscard]] std::uint32_t position_of(kafka::Offset offset) const;

@@ -1,5 +1,5 @@
-// Compaction: which records stay, and the files they go to. Not here: when a log is cleaned (partition_clean.cpp), and the
-// end of an interrupted swap (recovery.cpp).
+// Compaction: which records stay, and the files they go to. Not here: when a log is cleaned (partition_clean.cpp), and
+// the end of an interrupted swap (recovery.cpp).
 #include "broker/log/cleaner.h"
 
 #include <algorithm>
@@ -57,7 +57,8 @@ class Cleaner {
   bool is_aborted(const StoredBatch& batch) const {
     if (!batch.transactional()) return false;
     const auto of = aborted_.find(batch.producer_id());
-    return of != aborted_.end() && std::any_of(of->second.begin(), of->second.end(), [&batch](const AbortedRange& range) {
+    return of != aborted_.end() &&
+           std::any_of(of->second.begin(), of->second.end(), [&batch](const AbortedRange& range) {
              return range.first_offset <= batch.base_offset() && batch.base_offset() <= range.last_offset;
            });
   }
@@ -176,7 +177,8 @@ class Cleaner {
     header.producer_epoch = batch.producer_epoch();
     header.base_sequence = batch.base_sequence();
     const auto at = out_.size();
-    if (const auto done = builder_.finish(header, out_, batch.last_offset_delta()); !done) return IoError(EIO, done.error().text);
+    if (const auto done = builder_.finish(header, out_, batch.last_offset_delta()); !done)
+      return IoError(EIO, done.error().text);
     if (batch.log_append_time()) kafka::set_log_append_time(MutableBytes(out_).subspan(at), batch.max_timestamp());
     return {};
   }
@@ -222,11 +224,16 @@ class Cleaner {
     segment.aborted_in_file = segment.aborted.size();
     if (segment.bytes == 0) segment.nothing_from = segment.base;
     segment.finish_time_index();
-    const auto write = [&](std::string_view suffix, const Buffer& bytes) { return replace_file(files_, name(suffix), bytes, Durable::now); };
-    if (auto done = write(index_suffix, encode(std::span<const OffsetEntry>(segment.indexes->offsets))); !done) return done.error();
-    if (auto done = write(time_index_suffix, encode(std::span<const TimeEntry>(segment.indexes->times))); !done) return done.error();
+    const auto write = [&](std::string_view suffix, const Buffer& bytes) {
+      return replace_file(files_, name(suffix), bytes, Durable::now);
+    };
+    if (auto done = write(index_suffix, encode(std::span<const OffsetEntry>(segment.indexes->offsets))); !done)
+      return done.error();
+    if (auto done = write(time_index_suffix, encode(std::span<const TimeEntry>(segment.indexes->times))); !done)
+      return done.error();
     if (!segment.aborted.empty())
-      if (auto done = write(txn_index_suffix, encode(std::span<const AbortedRange>(segment.aborted))); !done) return done.error();
+      if (auto done = write(txn_index_suffix, encode(std::span<const AbortedRange>(segment.aborted))); !done)
+        return done.error();
     segment.indexes.reset();
     return group;
   }
@@ -248,7 +255,8 @@ class Cleaner {
 IoResult<CleanResult> clean_segments(Files& files, const CleanPlan& plan) { return Cleaner(files, plan).run(); }
 
 IoResult<void> swap_cleaned(Files& files, const CleanPlan& plan, const CleanResult& result) {
-  const auto rename_all = [&files](const std::string& path, std::string_view from, std::string_view to) -> IoResult<void> {
+  const auto rename_all = [&files](const std::string& path, std::string_view from,
+                                   std::string_view to) -> IoResult<void> {
     const auto exists = files.exists(path + std::string(from));
     if (!exists) return exists.error();
     if (!*exists) return {};

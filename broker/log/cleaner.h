@@ -23,7 +23,7 @@ struct CleanPlan {
   std::vector<CleanSource> sources{};  ///< in order, without a hole
   kafka::Offset dirty_from;            ///< below it every key was compacted before
   std::int64_t now_ms = 0;
-  std::size_t keys_max = 4'000'000;    ///< bounds the memory of one round; the next goes on
+  std::size_t keys_max = 4'000'000;  ///< bounds the memory of one round; the next goes on
 };
 /// `sources[first, last)` become one segment with the base of the first. Its files carry `.cleaned`.
 struct CleanGroup {

@@ -1,6 +1,7 @@
 // The machine's file system behind the Files seam. Not here: which file means what (segment.cpp, checkpoints.cpp).
 #include "broker/log/files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -12,8 +13,6 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-
-#include <dirent.h>
 
 #include "transport/base/unique_fd.h"
 

@@ -9,8 +9,12 @@ namespace ciuic::broker {
 
 namespace {
 
-OffsetEntry offset_entry(Bytes bytes) { return {kafka::load_be<std::uint32_t>(bytes.data() + 0), kafka::load_be<std::uint32_t>(bytes.data() + 4)}; }
-TimeEntry time_entry(Bytes bytes) { return {kafka::load_be<std::int64_t>(bytes.data() + 0), kafka::load_be<std::uint32_t>(bytes.data() + 8)}; }
+OffsetEntry offset_entry(Bytes bytes) {
+  return {kafka::load_be<std::uint32_t>(bytes.data() + 0), kafka::load_be<std::uint32_t>(bytes.data() + 4)};
+}
+TimeEntry time_entry(Bytes bytes) {
+  return {kafka::load_be<std::int64_t>(bytes.data() + 0), kafka::load_be<std::uint32_t>(bytes.data() + 8)};
+}
 
 /// The last entry for which `at_most` holds, by reading one entry at a time; entries lie in ascending order.
 template <class Entry, class Decode, class AtMost>
@@ -131,14 +135,15 @@ TimeEntry floor_entry(std::span<const TimeEntry> entries, std::int64_t timestamp
 }
 
 IoResult<OffsetEntry> floor_in_file(Files& files, const std::string& path, std::uint32_t relative) {
-  return floor_by_reading(files, path, offset_entry,
-                          [relative](const OffsetEntry& entry) { return entry.relative_offset <= relative; },
-                          OffsetEntry{0, 0});
+  return floor_by_reading(
+      files, path, offset_entry, [relative](const OffsetEntry& entry) { return entry.relative_offset <= relative; },
+      OffsetEntry{0, 0});
 }
 
 IoResult<TimeEntry> floor_in_file(Files& files, const std::string& path, std::int64_t timestamp) {
-  return floor_by_reading(files, path, time_entry,
-                          [timestamp](const TimeEntry& entry) { return entry.timestamp <= timestamp; }, TimeEntry{-1, 0});
+  return floor_by_reading(
+      files, path, time_entry, [timestamp](const TimeEntry& entry) { return entry.timestamp <= timestamp; },
+      TimeEntry{-1, 0});
 }
 
 IoResult<std::optional<TimeEntry>> last_time_entry(Files& files, const std::string& path) {

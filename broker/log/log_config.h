@@ -39,15 +39,16 @@ struct LogConfig {
   double min_cleanable_dirty_ratio = 0.5;
   std::int64_t file_delete_delay_ms = 60'000;
   std::int32_t min_insync_replicas = 1;
-  bool preallocate = false;                    ///< accepted, without effect: files are written, never reserved
-  bool unclean_leader_election_enable = false; ///< replication's; the log does not look at it
+  bool preallocate = false;                     ///< accepted, without effect: files are written, never reserved
+  bool unclean_leader_election_enable = false;  ///< replication's; the log does not look at it
 };
 
 /// Broker-wide settings of the log.
 struct LogLimits {
   std::int64_t producer_id_expiration_ms = 24LL * 3600 * 1000;  ///< `producer.id.expiration.ms`
-  std::uint64_t unwritten_bytes_max = 64ULL << 20;  ///< a partition's bytes not yet in its file; appends above it are refused
-  std::uint32_t read_ahead_bytes = 1U << 20;        ///< loaded from a segment at once when reading sequentially
+  std::uint64_t unwritten_bytes_max = 64ULL
+                                      << 20;  ///< a partition's bytes not yet in its file; appends above it are refused
+  std::uint32_t read_ahead_bytes = 1U << 20;  ///< loaded from a segment at once when reading sequentially
 };
 
 }  // namespace ciuic::broker

@@ -39,9 +39,10 @@ LogDirectory::~LogDirectory() {
 }
 
 ResultOf<std::unique_ptr<LogDirectory>, kafka::Error> LogDirectory::open(LogDirectorySettings settings,
-                                                                          std::shared_ptr<Arena> arena, FileIo& io,
-                                                                          const Clock& clock, LogObserver* observer) {
-  auto directory = std::unique_ptr<LogDirectory>(new LogDirectory(std::move(settings), std::move(arena), io, clock, observer));
+                                                                         std::shared_ptr<Arena> arena, FileIo& io,
+                                                                         const Clock& clock, LogObserver* observer) {
+  auto directory =
+      std::unique_ptr<LogDirectory>(new LogDirectory(std::move(settings), std::move(arena), io, clock, observer));
   directory->failure_->directory = directory.get();
   if (const auto scanned = directory->scan(); !scanned) return storage_error(scanned.error());
   return directory;
@@ -105,12 +106,14 @@ Partition::Parts LogDirectory::parts_for(const kafka::TopicPartition& name, cons
   };
   parts.write_checkpoints = [failure = failure_]() -> IoResult<void> {
     const std::scoped_lock lock(failure->mutex);
-    return failure->directory ? failure->directory->write_checkpoint_files() : IoResult<void>(IoError(EIO, "the log directory is closed"));
+    return failure->directory ? failure->directory->write_checkpoint_files()
+                              : IoResult<void>(IoError(EIO, "the log directory is closed"));
   };
   return parts;
 }
 
-IoResult<std::shared_ptr<Partition>> LogDirectory::open_partition(const kafka::TopicPartition& name, const PartitionPlan& plan) {
+IoResult<std::shared_ptr<Partition>> LogDirectory::open_partition(const kafka::TopicPartition& name,
+                                                                  const PartitionPlan& plan) {
   const auto checkpointed = [this, &name](const Checkpoint& checkpoint) {
     const std::scoped_lock lock(mutex_);
     const auto at = checkpoint.find(name);
@@ -160,7 +163,8 @@ ResultOf<std::vector<std::shared_ptr<Partition>>, kafka::Error> LogDirectory::lo
       if (opened && !work[i].has_metadata && !work[i].plan.topic_id.is_zero()) {
         const auto text = partition_metadata_text(work[i].plan.topic_id);
         const auto file = path() + "/" + partition_directory(work[i].name) + "/" + std::string(partition_metadata_file);
-        if (auto written = replace_file(io_.files(), file, as_bytes(text), Durable::now); !written) opened = written.error();
+        if (auto written = replace_file(io_.files(), file, as_bytes(text), Durable::now); !written)
+          opened = written.error();
       }
       const std::scoped_lock lock(mutex);
       if (!opened) {
@@ -172,7 +176,8 @@ ResultOf<std::vector<std::shared_ptr<Partition>>, kafka::Error> LogDirectory::lo
     }
   };
   std::vector<std::thread> threads;
-  for (unsigned i = 1; i < std::min<std::size_t>(settings_.recovery_threads, work.size()); ++i) threads.emplace_back(run);
+  for (unsigned i = 1; i < std::min<std::size_t>(settings_.recovery_threads, work.size()); ++i)
+    threads.emplace_back(run);
   run();
   for (auto& thread : threads) thread.join();
   if (failed) {
@@ -196,13 +201,16 @@ ResultOf<std::vector<std::shared_ptr<Partition>>, kafka::Error> LogDirectory::lo
 ResultOf<std::shared_ptr<Partition>, kafka::Error> LogDirectory::create(const kafka::TopicPartition& name,
                                                                         const PartitionPlan& plan) {
   if (offline()) return kafka::Error(ErrorCode::kafka_storage_error, offline_reason());
-  if (find(name)) return kafka::Error(ErrorCode::topic_already_exists, partition_directory(name) + " exists in " + path());
+  if (find(name))
+    return kafka::Error(ErrorCode::topic_already_exists, partition_directory(name) + " exists in " + path());
   auto& files = io_.files();
   const auto home = path() + "/" + partition_directory(name);
   const auto make = [&]() -> IoResult<std::shared_ptr<Partition>> {
     if (auto made = files.make_directories(home); !made) return made.error();
     const auto text = partition_metadata_text(plan.topic_id);
-    if (auto written = replace_file(files, home + "/" + std::string(partition_metadata_file), as_bytes(text), Durable::later); !written)
+    if (auto written =
+            replace_file(files, home + "/" + std::string(partition_metadata_file), as_bytes(text), Durable::later);
+        !written)
       return written.error();
     auto partition = open_partition(name, plan);
     if (partition) (*partition)->metadata_unsynced_ = true;
@@ -255,8 +263,8 @@ void LogDirectory::remove(const kafka::TopicPartition& name, Milliseconds delay,
   auto& executor = partition->executor();
   executor.post([this, failure = failure_, partition, home, gone, delay, done = std::move(done)]() mutable {
     partition->abandon(ErrorCode::unknown_topic_or_partition);
-    partition->parts_.io->submit(partition->write_queue_, [failure, partition, home, gone, delay, io = &io_, queue = queue_,
-                                                           done = std::move(done)]() mutable {
+    partition->parts_.io->submit(partition->write_queue_, [failure, partition, home, gone, delay, io = &io_,
+                                                           queue = queue_, done = std::move(done)]() mutable {
       const auto renamed = io->files().rename(home, gone);
       auto& back = partition->executor();
       back.post([failure, partition, gone, delay, io, queue, renamed, done = std::move(done)] {
@@ -267,7 +275,8 @@ void LogDirectory::remove(const kafka::TopicPartition& name, Milliseconds delay,
         }
         partition->executor().post_at(partition->parts_.clock->now() + delay, [io, queue, gone] {
           io->submit(queue, [io, gone] {
-            if (const auto removed = io->files().remove_all(gone); !removed) log::warn("log", "{}", removed.error().text);
+            if (const auto removed = io->files().remove_all(gone); !removed)
+              log::warn("log", "{}", removed.error().text);
           });
         });
         done({});
@@ -285,9 +294,11 @@ IoResult<void> LogDirectory::write_checkpoint_files() {
   for (const auto& partition : partitions()) {
     recovery[partition->name()] = partition->checkpoint_recovery_point();
     high_watermarks[partition->name()] = partition->published_high_watermark();
-    if (partition->published_log_start() > kafka::Offset(0)) starts[partition->name()] = partition->published_log_start();
+    if (partition->published_log_start() > kafka::Offset(0))
+      starts[partition->name()] = partition->published_log_start();
   }
-  for (const auto& [name, checkpoint] : {std::pair{recovery_point_file, &recovery}, {log_start_file, &starts}, {high_watermark_file, &high_watermarks}})
+  for (const auto& [name, checkpoint] :
+       {std::pair{recovery_point_file, &recovery}, {log_start_file, &starts}, {high_watermark_file, &high_watermarks}})
     if (auto done = write_checkpoint(io_.files(), path() + "/" + std::string(name), *checkpoint); !done) return done;
   return {};
 }
@@ -319,11 +330,13 @@ void LogDirectory::close(std::int64_t broker_epoch, std::function<void(ResultOf<
   const auto finish = [this, closing, broker_epoch] {
     if (closing->left.fetch_sub(1) != 1) return;
     io_.submit(queue_, [this, closing, broker_epoch] {
-      if (offline() || closing->failed) return closing->done(kafka::Error(ErrorCode::kafka_storage_error, offline_reason()));
+      if (offline() || closing->failed)
+        return closing->done(kafka::Error(ErrorCode::kafka_storage_error, offline_reason()));
       auto written = write_checkpoint_files();
       const auto text = fmt::format("{{\"version\":0,\"brokerEpoch\":{}}}", broker_epoch);
       if (written)
-        written = replace_file(io_.files(), path() + "/" + std::string(clean_shutdown_file), as_bytes(text), Durable::now);
+        written =
+            replace_file(io_.files(), path() + "/" + std::string(clean_shutdown_file), as_bytes(text), Durable::now);
       if (!written) {
         fail(written.error());
         return closing->done(storage_error(written.error()));
@@ -360,7 +373,8 @@ void LogDirectory::fail(const IoError& error) {
     offline_reason_ = fmt::format("Log directory {} is offline: {}", path(), error.text);
     tell = on_offline_;
   }
-  log::error("log", "{}; its partitions answer KAFKA_STORAGE_ERROR until the broker is restarted with the disk repaired",
+  log::error("log",
+             "{}; its partitions answer KAFKA_STORAGE_ERROR until the broker is restarted with the disk repaired",
              offline_reason());
   for (const auto& partition : partitions())
     partition->executor().post([partition] { partition->abandon(ErrorCode::kafka_storage_error); });

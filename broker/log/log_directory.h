@@ -44,8 +44,10 @@ class LogDirectory {
  public:
   /// Makes the directory if missing, reads the marker and checkpoints, removes what deletions left behind. `io`,
   /// `clock` and `observer` outlive it. `broker_epoch` goes into the marker of the next clean stop.
-  [[nodiscard]] static ResultOf<std::unique_ptr<LogDirectory>, kafka::Error> open(
-      LogDirectorySettings settings, std::shared_ptr<Arena> arena, FileIo& io, const Clock& clock, LogObserver* observer);
+  [[nodiscard]] static ResultOf<std::unique_ptr<LogDirectory>, kafka::Error> open(LogDirectorySettings settings,
+                                                                                  std::shared_ptr<Arena> arena,
+                                                                                  FileIo& io, const Clock& clock,
+                                                                                  LogObserver* observer);
   ~LogDirectory();
 
   [[nodiscard]] const std::string& path() const { return settings_.path; }
@@ -82,7 +84,8 @@ class LogDirectory {
                LogObserver* observer);
   void fail(const IoError& error);
   [[nodiscard]] Partition::Parts parts_for(const kafka::TopicPartition& name, const PartitionPlan& plan);
-  [[nodiscard]] IoResult<std::shared_ptr<Partition>> open_partition(const kafka::TopicPartition& name, const PartitionPlan& plan);
+  [[nodiscard]] IoResult<std::shared_ptr<Partition>> open_partition(const kafka::TopicPartition& name,
+                                                                    const PartitionPlan& plan);
   [[nodiscard]] IoResult<void> scan();
   [[nodiscard]] IoResult<void> write_checkpoint_files();
 

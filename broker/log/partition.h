@@ -1,3 +1,4 @@
+// The log of one partition, the third stop of a record's way. Next: broker/exposure/exposure.h
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -44,7 +45,7 @@ struct AppendResult {
   kafka::Offset last_offset;
   std::int64_t log_append_time_ms = -1;  ///< the broker's time under LogAppendTime, else -1
   kafka::Offset log_start_offset;
-  bool duplicate = false;                ///< an idempotent producer's retry: nothing was written, offsets are the original's
+  bool duplicate = false;  ///< an idempotent producer's retry: nothing was written, offsets are the original's
 };
 using AppendCallback = std::function<void(ResultOf<AppendResult, AppendError>)>;
 
@@ -65,9 +66,9 @@ struct AbortedTransaction {
   auto operator<=>(const AbortedTransaction&) const = default;
 };
 struct ReadResult {
-  std::vector<Bytes> spans;     ///< whole batches, in order; they stay while `pins` do, on any thread
+  std::vector<Bytes> spans;  ///< whole batches, in order; they stay while `pins` do, on any thread
   std::vector<ChunkPin> pins;
-  std::uint64_t bytes = 0;      ///< sum of spans
+  std::uint64_t bytes = 0;  ///< sum of spans
   /// The bytes at this offset are on disk only: `bring_in(*miss, …)`, then read again. Spans may hold what came before.
   std::optional<kafka::Offset> miss;
   kafka::Offset high_watermark;
@@ -100,14 +101,14 @@ class Partition : public std::enable_shared_from_this<Partition> {
   struct Parts {
     kafka::TopicPartition name;
     kafka::TopicId topic_id;
-    std::string path;               ///< of the partition's own directory
+    std::string path;  ///< of the partition's own directory
     LogConfig config;
     LogLimits limits;
     std::shared_ptr<Arena> arena;
-    FileIo* io = nullptr;           ///< outlives the partition, as do clock, executor and observer
+    FileIo* io = nullptr;  ///< outlives the partition, as do clock, executor and observer
     const Clock* clock = nullptr;
     Executor* executor = nullptr;
-    LogObserver* observer = nullptr;  ///< null: nobody listens
+    LogObserver* observer = nullptr;                  ///< null: nobody listens
     std::function<void(const IoError&)> on_io_error;  ///< any thread; the directory goes offline
     /// Makes `checkpoint_recovery_point` durable before a truncation reuses offsets. Blocks, on FileIo.
     std::function<IoResult<void>()> write_checkpoints;
@@ -126,8 +127,8 @@ class Partition : public std::enable_shared_from_this<Partition> {
   [[nodiscard]] kafka::Offset published_high_watermark() const { return kafka::Offset(published_hw_.load()); }
   [[nodiscard]] kafka::Offset published_log_start() const { return kafka::Offset(published_start_.load()); }
   [[nodiscard]] kafka::Offset recovery_point() const { return kafka::Offset(published_recovery_.load()); }
-  /// What the checkpoint file may say: never the very end of the active segment, for it may roll there, and then a start
-  /// after a crash must look at its index files.
+  /// What the checkpoint file may say: never the very end of the active segment, for it may roll there, and then a
+  /// start after a crash must look at its index files.
   [[nodiscard]] kafka::Offset checkpoint_recovery_point() const { return kafka::Offset(published_checkpoint_.load()); }
   [[nodiscard]] std::uint64_t published_bytes() const { return published_bytes_.load(); }
 
@@ -147,7 +148,8 @@ class Partition : public std::enable_shared_from_this<Partition> {
   [[nodiscard]] const ProducerState& producers() const { return producers_; }
   [[nodiscard]] Committed committed() const;
   void set_config(const LogConfig& config) { config_ = config; }
-  /// From now on batches carry this epoch at the log end (a new leadership). Durable by checkpoint before the next append.
+  /// From now on batches carry this epoch at the log end (a new leadership). Durable by checkpoint before the next
+  /// append.
   void become_leader(kafka::LeaderEpoch epoch);
 
   // --- Append ---
@@ -167,7 +169,8 @@ class Partition : public std::enable_shared_from_this<Partition> {
   /// Brings the bytes from `offset` on into memory, about `bytes` of them (at least a batch), then calls back with the
   /// chunk. Errors: OFFSET_OUT_OF_RANGE; THROTTLING_QUOTA_EXCEEDED: no memory for `purpose` now, ask later;
   /// KAFKA_STORAGE_ERROR.
-  void bring_in(kafka::Offset offset, std::uint32_t bytes, MemoryFor purpose, LogCallback<std::shared_ptr<Chunk>> callback);
+  void bring_in(kafka::Offset offset, std::uint32_t bytes, MemoryFor purpose,
+                LogCallback<std::shared_ptr<Chunk>> callback);
   /// Chunks in memory from `offset` on, in log order, without a hole, until `limit` of them or the first miss.
   [[nodiscard]] std::vector<std::shared_ptr<Chunk>> chunks_from(kafka::Offset offset, std::size_t limit) const;
   /// Aborted transactions that overlap [from, to).
@@ -176,8 +179,8 @@ class Partition : public std::enable_shared_from_this<Partition> {
   [[nodiscard]] const std::shared_ptr<PartitionMemory>& memory() const { return memory_; }
 
   // --- Find ---
-  /// ListOffsets: a time, or -1 latest (high watermark, or last stable offset), -2 earliest, -3 of the maximum timestamp,
-  /// -4 earliest local, -5 latest tiered (-1, as without tiering). Nothing found: offset -1, timestamp -1.
+  /// ListOffsets: a time, or -1 latest (high watermark, or last stable offset), -2 earliest, -3 of the maximum
+  /// timestamp, -4 earliest local, -5 latest tiered (-1, as without tiering). Nothing found: offset -1, timestamp -1.
   void offset_for_time(std::int64_t timestamp, Isolation isolation, LogCallback<OffsetAtTime> callback);
   /// OffsetForLeaderEpoch. Nothing known: epoch -1, offset -1.
   [[nodiscard]] EpochEnd end_offset_for_epoch(kafka::LeaderEpoch epoch) const;
@@ -259,8 +262,10 @@ class Partition : public std::enable_shared_from_this<Partition> {
   void evict(const std::shared_ptr<Chunk>& chunk);
   // partition_clean.cpp
   [[nodiscard]] std::shared_ptr<CleanPlan> plan_clean() const;
-  void cleaned(const std::shared_ptr<CleanPlan>& plan, std::shared_ptr<IoResult<CleanResult>> result, LogCallback<std::uint64_t> callback);
-  void swapped(const CleanPlan& plan, CleanResult& result, const IoResult<void>& done, LogCallback<std::uint64_t> callback);
+  void cleaned(const std::shared_ptr<CleanPlan>& plan, std::shared_ptr<IoResult<CleanResult>> result,
+               LogCallback<std::uint64_t> callback);
+  void swapped(const CleanPlan& plan, CleanResult& result, const IoResult<void>& done,
+               LogCallback<std::uint64_t> callback);
   // partition_upkeep.cpp
   void delete_segments(const std::vector<std::shared_ptr<Segment>>& gone);
   void apply_retention();

@@ -17,16 +17,19 @@ using kafka::ErrorCode;
 void Partition::refuse(AppendCallback callback, kafka::Error why, std::vector<RecordError> records) {
   AppendError error(std::move(why), log_start_);
   error.records = std::move(records);
-  parts_.executor->post([callback = std::move(callback), error = std::move(error)]() mutable { callback(std::move(error)); });
+  parts_.executor->post(
+      [callback = std::move(callback), error = std::move(error)]() mutable { callback(std::move(error)); });
 }
 
 void Partition::append(Bytes records, const AppendOptions& options, AppendCallback callback) {
   if (offline() || closed_)
-    return refuse(std::move(callback), {ErrorCode::kafka_storage_error, "The log directory of this partition is offline"});
+    return refuse(std::move(callback),
+                  {ErrorCode::kafka_storage_error, "The log directory of this partition is offline"});
   if (unwritten_bytes_ > parts_.limits.unwritten_bytes_max)
-    return refuse(std::move(callback), {ErrorCode::not_enough_replicas,
-                                        fmt::format("{} bytes wait for the disk; retry", unwritten_bytes_)});
-  if (truncating_) return refuse(std::move(callback), {ErrorCode::not_leader_or_follower, "The log is being truncated"});
+    return refuse(std::move(callback),
+                  {ErrorCode::not_enough_replicas, fmt::format("{} bytes wait for the disk; retry", unwritten_bytes_)});
+  if (truncating_)
+    return refuse(std::move(callback), {ErrorCode::not_leader_or_follower, "The log is being truncated"});
 
   const auto now_ms = parts_.clock->wall_ms();
   auto valid = validate_batch(records, options.origin, config_, now_ms, scratch_, repacked_);
@@ -34,9 +37,11 @@ void Partition::append(Bytes records, const AppendOptions& options, AppendCallba
   if (scratch_.capacity() > scratch_kept_max) Buffer().swap(scratch_);
   if (!valid) return refuse(std::move(callback), std::move(valid.error().error), std::move(valid.error().records));
   if (valid->bytes.size() > static_cast<std::size_t>(config_.segment_bytes))
-    return refuse(std::move(callback), {ErrorCode::record_list_too_large,
-                                        fmt::format("Message batch size is {} bytes, which exceeds the maximum configured "
-                                                    "segment size of {}", valid->bytes.size(), config_.segment_bytes)});
+    return refuse(std::move(callback),
+                  {ErrorCode::record_list_too_large,
+                   fmt::format("Message batch size is {} bytes, which exceeds the maximum configured "
+                               "segment size of {}",
+                               valid->bytes.size(), config_.segment_bytes)});
 
   if (options.origin == AppendOrigin::client) {
     const auto verdict = producers_.check_client(valid->info);
@@ -116,8 +121,8 @@ bool Partition::make_room(std::uint32_t bytes) {
   const auto now = parts_.clock->now();
   // A chunk that filled within seconds asks for larger ones; a quiet partition falls back step by step. No partition's
   // chunk takes more than a thirty-second part of the budget, so that eviction has a choice.
-  const auto largest = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(arena.budget_bytes / 32, arena.chunk_bytes_min,
-                                                                             arena.chunk_bytes_max));
+  const auto largest = static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(arena.budget_bytes / 32, arena.chunk_bytes_min, arena.chunk_bytes_max));
   if (chunk_bytes_next_ == 0) {
     chunk_bytes_next_ = arena.chunk_bytes_min;
   } else if (open_chunk_) {
@@ -132,7 +137,8 @@ bool Partition::make_room(std::uint32_t bytes) {
   seal_open_chunk();
   const auto range = memory_->allocate(std::max(bytes, chunk_bytes_next_), MemoryFor::append);
   if (!range) return false;
-  open_chunk_ = std::make_shared<Chunk>(memory_, *range, next_chunk_sequence_++, active_->base, active_->bytes, log_end_);
+  open_chunk_ =
+      std::make_shared<Chunk>(memory_, *range, next_chunk_sequence_++, active_->base, active_->bytes, log_end_);
   chunk_opened_at_ = now;
   admit(active_, open_chunk_);
   return true;
@@ -193,12 +199,13 @@ void Partition::roll(kafka::Offset base) {
   segment_jitter_ms_ = 0;
   if (config_.segment_jitter_ms > 0) {
     // Spreads rolls of partitions that began together; any well-mixed number does.
-    auto mixed = static_cast<std::uint64_t>(base.value) * 0x9E3779B97F4A7C15ULL ^ std::hash<kafka::TopicPartition>{}(parts_.name);
+    auto mixed = static_cast<std::uint64_t>(base.value) * 0x9E3779B97F4A7C15ULL ^
+                 std::hash<kafka::TopicPartition>{}(parts_.name);
     mixed ^= mixed >> 29;
     segment_jitter_ms_ = static_cast<std::int64_t>(mixed % static_cast<std::uint64_t>(config_.segment_jitter_ms));
   }
-  log::debug("log", "segment rolled topic={} partition={} base_offset={}", parts_.name.topic, parts_.name.partition.value,
-             base.value);
+  log::debug("log", "segment rolled topic={} partition={} base_offset={}", parts_.name.topic,
+             parts_.name.partition.value, base.value);
   if (parts_.observer) parts_.observer->layout_changed(*this, LayoutChange::segment_rolled);
 }
 

@@ -33,7 +33,8 @@ std::shared_ptr<CleanPlan> Partition::plan_clean() const {
     dirty += segment.bytes;
     overdue = overdue || (newest >= 0 && plan->now_ms - newest > config_.max_compaction_lag_ms);
   }
-  const bool enough = dirty > 0 && static_cast<double>(dirty) >= config_.min_cleanable_dirty_ratio * static_cast<double>(all);
+  const bool enough =
+      dirty > 0 && static_cast<double>(dirty) >= config_.min_cleanable_dirty_ratio * static_cast<double>(all);
   return enough || overdue ? plan : nullptr;
 }
 
@@ -69,7 +70,8 @@ void Partition::cleaned(const std::shared_ptr<CleanPlan>& plan, std::shared_ptr<
     const auto at = segments_.find(source.base);
     return at != segments_.end() && at->second->on_disk == source.files;
   });
-  if (offline() || closed_ || truncating_ || !stands) return give_up({ErrorCode::kafka_storage_error, "The log changed while it was cleaned"});
+  if (offline() || closed_ || truncating_ || !stands)
+    return give_up({ErrorCode::kafka_storage_error, "The log changed while it was cleaned"});
   swapping_ = true;
   // Behind the reads under way, before any that begins later: no read meets half a swap.
   parts_.io->submit(read_queue_, [self = shared_from_this(), plan, result, callback = std::move(callback)]() mutable {
@@ -83,7 +85,8 @@ void Partition::cleaned(const std::shared_ptr<CleanPlan>& plan, std::shared_ptr<
   });
 }
 
-void Partition::swapped(const CleanPlan& plan, CleanResult& result, const IoResult<void>& done, LogCallback<std::uint64_t> callback) {
+void Partition::swapped(const CleanPlan& plan, CleanResult& result, const IoResult<void>& done,
+                        LogCallback<std::uint64_t> callback) {
   swapping_ = false;
   cleaning_ = false;
   if (!done) {
@@ -106,14 +109,17 @@ void Partition::swapped(const CleanPlan& plan, CleanResult& result, const IoResu
     if (parts_.observer) parts_.observer->layout_changed(*this, LayoutChange::segment_replaced);
     for (const auto& segment : old) {
       retire_chunks(segment);
-      parts_.executor->post_at(parts_.clock->now() + Milliseconds(config_.file_delete_delay_ms), [io = parts_.io, queue = clean_queue_, files = segment->on_disk] {
-        io->submit(queue, [files] {
-          if (const auto removed = files->remove_deleted(); !removed) log::warn("log", "a cleaned segment's file stays behind: {}", removed.error().text);
-        });
-      });
+      parts_.executor->post_at(parts_.clock->now() + Milliseconds(config_.file_delete_delay_ms),
+                               [io = parts_.io, queue = clean_queue_, files = segment->on_disk] {
+                                 io->submit(queue, [files] {
+                                   if (const auto removed = files->remove_deleted(); !removed)
+                                     log::warn("log", "a cleaned segment's file stays behind: {}",
+                                               removed.error().text);
+                                 });
+                               });
     }
-    log::info("log", "compacted topic={} partition={} segments={} to={} bytes {} to {}", parts_.name.topic, parts_.name.partition.value,
-              old.size(), result.groups.size(), result.bytes_before, result.bytes_after);
+    log::info("log", "compacted topic={} partition={} segments={} to={} bytes {} to {}", parts_.name.topic,
+              parts_.name.partition.value, old.size(), result.groups.size(), result.bytes_before, result.bytes_after);
     callback(result.bytes_before - std::min(result.bytes_before, result.bytes_after));
   }
   for (auto& then : std::exchange(after_swap_, {})) then();

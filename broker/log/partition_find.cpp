@@ -29,8 +29,8 @@ struct Partition::TimeQuery {
     std::shared_ptr<SegmentFiles> files;
     kafka::Offset base;
     std::uint32_t limit;
-    std::optional<std::int64_t> newest;      // largest timestamp, where known
-    std::optional<std::uint32_t> from{};     // position to walk from, where the owner's index said it
+    std::optional<std::int64_t> newest;   // largest timestamp, where known
+    std::optional<std::uint32_t> from{};  // position to walk from, where the owner's index said it
   };
   struct Found {
     std::int64_t timestamp;
@@ -53,7 +53,8 @@ struct Partition::TimeQuery {
       place.newest = *last ? (*last)->timestamp : -1;
     }
     if (!target) {
-      const auto newest = std::max_element(places.begin(), places.end(), [](const Place& a, const Place& b) { return *a.newest < *b.newest; });
+      const auto newest = std::max_element(places.begin(), places.end(),
+                                           [](const Place& a, const Place& b) { return *a.newest < *b.newest; });
       if (newest == places.end() || *newest->newest < 0) return;
       target = *newest->newest;
     }
@@ -139,7 +140,8 @@ void Partition::offset_for_time(std::int64_t timestamp, Isolation isolation, Log
   }
   if (timestamp == latest_tiered_timestamp) return reply(std::move(callback), answer);
   if (timestamp < 0 && timestamp != max_timestamp)
-    return reply(std::move(callback), kafka::Error(ErrorCode::invalid_request, fmt::format("Timestamp {} is not known", timestamp)));
+    return reply(std::move(callback),
+                 kafka::Error(ErrorCode::invalid_request, fmt::format("Timestamp {} is not known", timestamp)));
 
   auto query = std::make_shared<TimeQuery>();
   query->log_start = log_start_;
@@ -167,7 +169,8 @@ void Partition::offset_for_time(std::int64_t timestamp, Isolation isolation, Log
       }
       for (const auto& place : query->places) {
         const auto segment = self->segments_.find(place.base);
-        if (segment != self->segments_.end() && !segment->second->max_timestamp && segment->second->on_disk == place.files)
+        if (segment != self->segments_.end() && !segment->second->max_timestamp &&
+            segment->second->on_disk == place.files)
           segment->second->max_timestamp = place.newest;
       }
       OffsetAtTime found;

@@ -41,8 +41,9 @@ std::shared_ptr<Chunk> Partition::resident(kafka::Offset offset) const {
 ResultOf<ReadResult, kafka::Error> Partition::read(const ReadRequest& request) {
   if (offline() || closed_) return kafka::Error(ErrorCode::kafka_storage_error, "The log directory is offline");
   if (request.offset < log_start_ || request.offset > log_end_)
-    return kafka::Error(ErrorCode::offset_out_of_range,
-                        fmt::format("Offset {} is outside of [{}, {}]", request.offset.value, log_start_.value, log_end_.value));
+    return kafka::Error(
+        ErrorCode::offset_out_of_range,
+        fmt::format("Offset {} is outside of [{}, {}]", request.offset.value, log_start_.value, log_end_.value));
   ReadResult result;
   result.high_watermark = high_watermark_;
   result.last_stable_offset = last_stable_offset();
@@ -60,7 +61,8 @@ ResultOf<ReadResult, kafka::Error> Partition::read(const ReadRequest& request) {
     const auto from = chunk->position_of(offset);
     const auto to = chunk->position_of_base(limit);
     if (from >= to) break;
-    const auto left = request.max_bytes > result.bytes ? request.max_bytes - static_cast<std::uint32_t>(result.bytes) : 0U;
+    const auto left =
+        request.max_bytes > result.bytes ? request.max_bytes - static_cast<std::uint32_t>(result.bytes) : 0U;
     auto end = chunk->whole_batches(from, to, left);
     if (end == from && result.spans.empty() && request.at_least_one_batch)
       end = from + StoredBatch(chunk->memory().subspan(from)).size();
@@ -104,10 +106,12 @@ std::vector<AbortedTransaction> Partition::aborted_between(kafka::Offset from, k
   if (at != segments_.begin()) --at;
   for (; at != segments_.end(); ++at) {
     for (const auto& range : at->second->aborted) {
-      if (range.last_offset >= from && range.first_offset < to) found.push_back({range.producer_id, range.first_offset});
+      if (range.last_offset >= from && range.first_offset < to)
+        found.push_back({range.producer_id, range.first_offset});
       // Everything below this entry's last stable offset was decided with it: later entries begin behind it.
       if (range.last_stable_offset >= to) {
-        std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first_offset < b.first_offset; });
+        std::sort(found.begin(), found.end(),
+                  [](const auto& a, const auto& b) { return a.first_offset < b.first_offset; });
         return found;
       }
     }
@@ -125,9 +129,9 @@ struct Partition::LoadJob {
   std::shared_ptr<PartitionMemory> memory;
   kafka::Offset segment_base{};
   kafka::Offset offset{};
-  std::optional<std::uint32_t> position{};     // of a batch at or before the offset
-  std::uint32_t limit = 0;                     // written bytes of the file
-  std::vector<std::uint32_t> resident{};       // where chunks in memory begin
+  std::optional<std::uint32_t> position{};  // of a batch at or before the offset
+  std::uint32_t limit = 0;                  // written bytes of the file
+  std::vector<std::uint32_t> resident{};    // where chunks in memory begin
   std::uint32_t bytes = 0;
   MemoryFor purpose = MemoryFor::fetch;
   std::uint64_t sequence = 0;
@@ -146,7 +150,8 @@ struct Partition::LoadJob {
       return;
     }
     if (!position) {
-      const auto entry = floor_in_file(files->files(), files->path(index_suffix), static_cast<std::uint32_t>(offset - segment_base));
+      const auto entry =
+          floor_in_file(files->files(), files->path(index_suffix), static_cast<std::uint32_t>(offset - segment_base));
       if (!entry) {
         io_error = entry.error();
         return;
@@ -178,7 +183,8 @@ struct Partition::LoadJob {
       const auto here = Bytes(window).subspan(std::min<std::size_t>(at - window_at, window.size()));
       const auto size = stored_batch_size(here);
       if (!size || *size > limit - at) {
-        bad_data = kafka::Error(ErrorCode::corrupt_message, fmt::format("No record batch at position {} of {}", at, files->path(log_suffix)));
+        bad_data = kafka::Error(ErrorCode::corrupt_message,
+                                fmt::format("No record batch at position {} of {}", at, files->path(log_suffix)));
         return false;
       }
       if (StoredBatch(here).last_offset() >= offset) {
@@ -283,7 +289,8 @@ void Partition::start_load() {
     }
     if (segment->indexes && !job->position)
       job->position = floor_entry(std::span<const OffsetEntry>(segment->indexes->offsets),
-                                  static_cast<std::uint32_t>(job->offset - segment->base)).position;
+                                  static_cast<std::uint32_t>(job->offset - segment->base))
+                          .position;
     loading_ = true;
     parts_.io->submit(read_queue_, [self = shared_from_this(), job]() mutable {
       job->run();
@@ -309,8 +316,8 @@ void Partition::loaded(LoadJob& job) {
   const auto still = segments_.find(job.segment->base);
   const bool stands = still != segments_.end() && still->second == job.segment;
   if (job.bad_data) {
-    log::error("log", "segment cannot be read topic={} partition={}: {}", parts_.name.topic, parts_.name.partition.value,
-               job.bad_data->text);
+    log::error("log", "segment cannot be read topic={} partition={}: {}", parts_.name.topic,
+               parts_.name.partition.value, job.bad_data->text);
     fail(*job.bad_data);
   } else if (job.no_memory) {
     fail({ErrorCode::throttling_quota_exceeded, "No memory for old data now; ask again"});

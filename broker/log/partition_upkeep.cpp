@@ -1,4 +1,5 @@
-// Upkeep: retention, DeleteRecords, truncation, timers, closing. Not here: compaction (cleaner.cpp), opening (recovery.cpp).
+// Upkeep: retention, DeleteRecords, truncation, timers, closing. Not here: compaction (cleaner.cpp), opening
+// (recovery.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -79,8 +80,9 @@ void Partition::apply_retention() {
     const auto end = next == segments_.end() ? log_end_ : next->first;
     if (end > high_watermark_ || (next == segments_.end() && segment->bytes == 0)) break;
     const bool below_start = next != segments_.end() && end <= log_start_;
-    const bool too_old = config_.cleanup_delete && config_.retention_ms >= 0 && segment->max_timestamp &&
-                         now_ms - (*segment->max_timestamp >= 0 ? *segment->max_timestamp : segment->created_ms) > config_.retention_ms;
+    const bool too_old =
+        config_.cleanup_delete && config_.retention_ms >= 0 && segment->max_timestamp &&
+        now_ms - (*segment->max_timestamp >= 0 ? *segment->max_timestamp : segment->created_ms) > config_.retention_ms;
     const bool too_much = config_.cleanup_delete && config_.retention_bytes >= 0 && next != segments_.end() &&
                           bytes > static_cast<std::uint64_t>(config_.retention_bytes) &&
                           bytes - static_cast<std::uint64_t>(config_.retention_bytes) >= segment->bytes;
@@ -101,7 +103,8 @@ void Partition::apply_retention() {
 
 void Partition::learn_timestamps() {
   if (learning_timestamps_ || !config_.cleanup_delete || config_.retention_ms < 0) return;
-  auto unknown = std::make_shared<std::vector<std::pair<std::shared_ptr<Segment>, IoResult<std::optional<TimeEntry>>>>>();
+  auto unknown =
+      std::make_shared<std::vector<std::pair<std::shared_ptr<Segment>, IoResult<std::optional<TimeEntry>>>>>();
   // The oldest decide: retention stops at the first segment that stays.
   for (const auto& [base, segment] : segments_) {
     if (segment->max_timestamp) break;
@@ -142,8 +145,9 @@ void Partition::delete_records(kafka::Offset before, LogCallback<kafka::Offset> 
   if (offline() || closed_) return reply(kafka::Error(ErrorCode::kafka_storage_error));
   if (before == kafka::Offset(-1)) before = high_watermark_;
   if (before > high_watermark_ || before < kafka::Offset(0))
-    return reply(kafka::Error(ErrorCode::offset_out_of_range,
-                              fmt::format("Cannot move the log start to {}: the high watermark is {}", before.value, high_watermark_.value)));
+    return reply(kafka::Error(
+        ErrorCode::offset_out_of_range,
+        fmt::format("Cannot move the log start to {}: the high watermark is {}", before.value, high_watermark_.value)));
   if (before > log_start_) {
     move_log_start(before);
     apply_retention();
@@ -153,7 +157,8 @@ void Partition::delete_records(kafka::Offset before, LogCallback<kafka::Offset> 
 
 void Partition::truncate(kafka::Offset offset, LogCallback<kafka::Offset> callback) {
   if (swapping_) {
-    after_swap_.push_back([self = shared_from_this(), offset, callback = std::move(callback)] { self->truncate(offset, callback); });
+    after_swap_.push_back(
+        [self = shared_from_this(), offset, callback = std::move(callback)] { self->truncate(offset, callback); });
     return;
   }
   if (offline() || closed_ || truncating_ || offset >= log_end_) {
@@ -197,7 +202,8 @@ void Partition::reopen(kafka::Offset truncate_to, LogCallback<kafka::Offset> cal
   parts_.io->submit(write_queue_, [self = shared_from_this(), plan, callback = std::move(callback)]() mutable {
     // A recovery point above the cut would vouch for what is appended there next.
     const auto noted = self->parts_.write_checkpoints ? self->parts_.write_checkpoints() : IoResult<void>();
-    auto opened = std::make_shared<IoResult<OpenedLog>>(noted ? open_log(self->parts_.io->files(), *plan) : IoResult<OpenedLog>(noted.error()));
+    auto opened = std::make_shared<IoResult<OpenedLog>>(noted ? open_log(self->parts_.io->files(), *plan)
+                                                              : IoResult<OpenedLog>(noted.error()));
     auto& executor = *self->parts_.executor;
     executor.post([self = std::move(self), opened, callback = std::move(callback)] {
       self->truncating_ = false;
@@ -245,7 +251,9 @@ void Partition::close(LogCallback<kafka::Offset> callback) {
     parts_.executor->post([callback = std::move(callback)] { callback(kafka::Error(ErrorCode::kafka_storage_error)); });
     return;
   }
-  when_idle([self = shared_from_this(), callback = std::move(callback)]() mutable { self->finish_close(std::move(callback)); });
+  when_idle([self = shared_from_this(), callback = std::move(callback)]() mutable {
+    self->finish_close(std::move(callback));
+  });
 }
 
 void Partition::finish_close(LogCallback<kafka::Offset> callback) {
@@ -262,9 +270,11 @@ void Partition::finish_close(LogCallback<kafka::Offset> callback) {
     auto& files = self->parts_.io->files();
     const auto& indexes = *segment->indexes;
     auto done = segment->on_disk->replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes.offsets)));
-    if (done) done = segment->on_disk->replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times)));
+    if (done)
+      done = segment->on_disk->replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times)));
     if (done && snapshot) done = write_file(files, segment_file(self->parts_.path, end, snapshot_suffix), bytes);
-    if (done && producers) done = write_file(files, self->parts_.path + "/" + std::string(recent_batches_file), as_bytes(recent));
+    if (done && producers)
+      done = write_file(files, self->parts_.path + "/" + std::string(recent_batches_file), as_bytes(recent));
     auto& executor = *self->parts_.executor;
     executor.post([self = std::move(self), done, end, callback = std::move(callback)]() mutable {
       --self->writes_in_flight_;
@@ -274,10 +284,11 @@ void Partition::finish_close(LogCallback<kafka::Offset> callback) {
       }
       if (self->parts_.observer) self->parts_.observer->layout_changed(*self, LayoutChange::partition_closed);
       for (const auto& [base, one] : self->segments_) self->retire_chunks(one);
-      self->sync_until(end, [self, callback = std::move(callback)](const ResultOf<kafka::Offset, kafka::Error>& synced) {
-        for (const auto& [base, one] : self->segments_) one->on_disk->close_files();
-        callback(synced);
-      });
+      self->sync_until(end,
+                       [self, callback = std::move(callback)](const ResultOf<kafka::Offset, kafka::Error>& synced) {
+                         for (const auto& [base, one] : self->segments_) one->on_disk->close_files();
+                         callback(synced);
+                       });
     });
   });
 }

@@ -105,8 +105,10 @@ void Partition::submit_write() {
     if (index.offsets.size() - index.offsets_in_file < index_entries_step) continue;
     const auto offsets = std::span<const OffsetEntry>(index.offsets).subspan(index.offsets_in_file);
     const auto times = std::span<const TimeEntry>(index.times).subspan(index.times_in_file);
-    job->indexes.push_back({piece.files, index_suffix, index.offsets_in_file * OffsetEntry::bytes_on_disk, encode(offsets)});
-    job->indexes.push_back({piece.files, time_index_suffix, index.times_in_file * TimeEntry::bytes_on_disk, encode(times)});
+    job->indexes.push_back(
+        {piece.files, index_suffix, index.offsets_in_file * OffsetEntry::bytes_on_disk, encode(offsets)});
+    job->indexes.push_back(
+        {piece.files, time_index_suffix, index.times_in_file * TimeEntry::bytes_on_disk, encode(times)});
     index.offsets_in_file = index.offsets.size();
     index.times_in_file = index.times.size();
   }
@@ -199,11 +201,13 @@ void Partition::finish_segment(const std::shared_ptr<Segment>& segment, kafka::O
   last_snapshot_ = next_base;
   const auto path = segment_file(parts_.path, next_base, snapshot_suffix);
   ++writes_in_flight_;
-  parts_.io->submit(write_queue_, [self = shared_from_this(), segment, next_base, path, snapshot = std::move(snapshot)]() mutable {
+  parts_.io->submit(write_queue_, [self = shared_from_this(), segment, next_base, path,
+                                   snapshot = std::move(snapshot)]() mutable {
     // The owner does not change the indexes of a rolled segment before the answer below.
     const auto& indexes = *segment->indexes;
     auto done = segment->on_disk->replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes.offsets)));
-    if (done) done = segment->on_disk->replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times)));
+    if (done)
+      done = segment->on_disk->replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times)));
     if (done) done = write_file(self->parts_.io->files(), path, snapshot);
     auto& executor = *self->parts_.executor;
     executor.post([self = std::move(self), segment, next_base, done] {
@@ -236,12 +240,13 @@ void Partition::sync_until(kafka::Offset end, LogCallback<kafka::Offset> callbac
   }
   // The name of the epoch itself may still be on its way: then its batches are looked at again after a crash.
   if (epochs_writing_ > 0 && !epochs_.entries().empty()) covered = std::min(covered, epochs_.entries().back().start);
-  if (const auto at = segments_.upper_bound(covered); at != segments_.begin()) durable = std::max(durable, std::prev(at)->first);
+  if (const auto at = segments_.upper_bound(covered); at != segments_.begin())
+    durable = std::max(durable, std::prev(at)->first);
   std::vector<std::string> small;
   if (std::exchange(epochs_unsynced_, false)) small.push_back(parts_.path + "/leader-epoch-checkpoint");
   if (std::exchange(metadata_unsynced_, false)) small.push_back(parts_.path + "/partition.metadata");
-  parts_.io->submit(sync_queue_, [self = shared_from_this(), segments = std::move(segments), small = std::move(small), end,
-                                  covered, durable, callback = std::move(callback)]() mutable {
+  parts_.io->submit(sync_queue_, [self = shared_from_this(), segments = std::move(segments), small = std::move(small),
+                                  end, covered, durable, callback = std::move(callback)]() mutable {
     IoResult<void> done;
     for (const auto& one : segments) {
       if (!done) break;
@@ -284,8 +289,8 @@ void Partition::write_epochs() {
   ++epochs_writing_;
   ++writes_in_flight_;
   parts_.io->submit(write_queue_, [self = shared_from_this(), text = epochs_.to_text()]() mutable {
-    const auto done = replace_file(self->parts_.io->files(), self->parts_.path + "/leader-epoch-checkpoint", as_bytes(text),
-                                   Durable::later);
+    const auto done = replace_file(self->parts_.io->files(), self->parts_.path + "/leader-epoch-checkpoint",
+                                   as_bytes(text), Durable::later);
     auto& executor = *self->parts_.executor;
     executor.post([self = std::move(self), done] {
       --self->epochs_writing_;

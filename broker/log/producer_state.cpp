@@ -20,9 +20,7 @@ constexpr std::int16_t snapshot_version = 1;
 constexpr std::size_t snapshot_header_bytes = 10;  // version, crc, count
 constexpr std::size_t snapshot_entry_bytes = 46;
 
-bool follows(std::int32_t last, std::int32_t next) {
-  return last == sequence_max ? next == 0 : next == last + 1;
-}
+bool follows(std::int32_t last, std::int32_t next) { return last == sequence_max ? next == 0 : next == last + 1; }
 
 }  // namespace
 
@@ -48,11 +46,11 @@ ResultOf<ProducerState::Verdict, kafka::Error> ProducerState::check_client(const
                                     batch.producer_id.value, batch.producer_epoch.value, producer.epoch.value));
   if (batch.producer_epoch != producer.epoch) {
     if (batch.base_sequence != 0 && producer.epoch != kafka::ProducerEpoch(-1))
-      return kafka::Error(ErrorCode::out_of_order_sequence_number,
-                          fmt::format("Invalid sequence number for new epoch of producer {}: {} (request epoch), {} (seq. "
-                                      "number), {} (current producer epoch)",
-                                      batch.producer_id.value, batch.producer_epoch.value, batch.base_sequence,
-                                      producer.epoch.value));
+      return kafka::Error(
+          ErrorCode::out_of_order_sequence_number,
+          fmt::format("Invalid sequence number for new epoch of producer {}: {} (request epoch), {} (seq. "
+                      "number), {} (current producer epoch)",
+                      batch.producer_id.value, batch.producer_epoch.value, batch.base_sequence, producer.epoch.value));
   } else {
     const auto last = producer.batches.empty() ? -1 : producer.batches.back().last_sequence;
     if (producer.epoch != kafka::ProducerEpoch(-1) && !follows(last, batch.base_sequence))
@@ -76,10 +74,10 @@ ResultOf<void, kafka::Error> ProducerState::check_coordinator(const BatchInfo& b
                         fmt::format("Epoch of producer {} is {}, which is smaller than the last seen epoch {}",
                                     batch.producer_id.value, batch.producer_epoch.value, known->second.epoch.value));
   if (batch.marker && batch.marker->coordinator_epoch < known->second.coordinator_epoch)
-    return kafka::Error(kafka::ErrorCode::transaction_coordinator_fenced,
-                        fmt::format("Invalid coordinator epoch for producer {}: {} (zombie), {} (current)",
-                                    batch.producer_id.value, batch.marker->coordinator_epoch,
-                                    known->second.coordinator_epoch));
+    return kafka::Error(
+        kafka::ErrorCode::transaction_coordinator_fenced,
+        fmt::format("Invalid coordinator epoch for producer {}: {} (zombie), {} (current)", batch.producer_id.value,
+                    batch.marker->coordinator_epoch, known->second.coordinator_epoch));
   return {};
 }
 

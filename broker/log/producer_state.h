@@ -109,8 +109,8 @@ class ProducerState {
   void begin_or_continue(Producer& producer, const BatchInfo& batch);
 
   std::unordered_map<kafka::ProducerId, Producer> producers_;
-  std::map<kafka::Offset, kafka::ProducerId> open_;   // transactions by first offset
-  std::map<kafka::Offset, kafka::Offset> ended_;      // first offset -> marker's offset, until the marker is committed
+  std::map<kafka::Offset, kafka::ProducerId> open_;  // transactions by first offset
+  std::map<kafka::Offset, kafka::Offset> ended_;     // first offset -> marker's offset, until the marker is committed
 };
 
 }  // namespace ciuic::broker

@@ -87,7 +87,8 @@ class Opener {
       bool drop = name.ends_with(deleted_suffix) || name.ends_with(cleaned_suffix) || name.ends_with(swap_suffix) ||
                   name.ends_with(".tmp");
       for (const auto suffix : {index_suffix, time_index_suffix, txn_index_suffix})
-        if (const auto base = base_of(name, suffix); base && !names_.contains(segment_file("", *base, log_suffix).substr(1)))
+        if (const auto base = base_of(name, suffix);
+            base && !names_.contains(segment_file("", *base, log_suffix).substr(1)))
           drop = true;
       if (drop)
         if (auto done = files_.remove(path(name)); !done) return done;
@@ -153,7 +154,8 @@ class Opener {
         continue;
       }
       const bool last = i + 1 == bases.size();
-      if (auto done = open_segment(bases[i], last ? std::nullopt : std::optional(bases[i + 1]), torn); !done) return done;
+      if (auto done = open_segment(bases[i], last ? std::nullopt : std::optional(bases[i + 1]), torn); !done)
+        return done;
     }
     if (!log_.segments.empty()) {
       auto& active = *log_.segments.rbegin()->second;
@@ -167,7 +169,8 @@ class Opener {
   IoResult<void> open_segment(kafka::Offset base, std::optional<kafka::Offset> next, bool& torn) {
     auto segment = add_segment(base);
     const auto size = names_.at(segment_file("", base, log_suffix).substr(1));
-    const bool doubtful = (!plan_.clean && (!next || *next > plan_.recovery_point)) || (size > 0 && !has(base, index_suffix) && next);
+    const bool doubtful =
+        (!plan_.clean && (!next || *next > plan_.recovery_point)) || (size > 0 && !has(base, index_suffix) && next);
     const bool cut_here = plan_.truncate_to && !next;
     if (!doubtful && next && !cut_here) {
       segment->bytes = segment->written = static_cast<std::uint32_t>(size);
@@ -182,7 +185,8 @@ class Opener {
         log_.log_end = std::max(opened->next_offset, base);
         return load_aborted(*segment);
       }
-      log::warn("log", "the end of {} does not agree with its index: scanned whole", segment->on_disk->path(log_suffix));
+      log::warn("log", "the end of {} does not agree with its index: scanned whole",
+                segment->on_disk->path(log_suffix));
     }
     if (cut_here)
       if (auto done = cut_at_offset(*segment, *plan_.truncate_to); !done) return done;
@@ -196,7 +200,8 @@ class Opener {
                 log_.log_end.value, segment->on_disk->path(log_suffix));
       if (auto done = cut(*segment, result->good_bytes); !done) return done;
     }
-    // The machine lost this segment's end but not what followed: offsets would jump. Compaction leaves such gaps rightly.
+    // The machine lost this segment's end but not what followed: offsets would jump. Compaction leaves such gaps
+    // rightly.
     if (next && !torn && !plan_.clean && !plan_.config.cleanup_compact && result->next_offset < *next) {
       torn = true;
       log::warn("log", "{} ends at offset {} and not at {}: the log ends there", segment->on_disk->path(log_suffix),
@@ -242,8 +247,8 @@ class Opener {
     if (!log_.segments.empty()) {
       log_.log_start = std::max(log_.log_start, log_.segments.begin()->first);
       if (log_.log_start > log_.log_end) {
-        log::warn("log", "log start {} lies behind the log end {}: the log begins anew there path={}", log_.log_start.value,
-                  log_.log_end.value, plan_.path);
+        log::warn("log", "log start {} lies behind the log end {}: the log begins anew there path={}",
+                  log_.log_start.value, log_.log_end.value, plan_.path);
         for (const auto& [base, segment] : std::exchange(log_.segments, {}))
           if (auto done = remove_segment(base); !done) return done;
       }
@@ -259,7 +264,8 @@ class Opener {
       for (const auto suffix : {index_suffix, time_index_suffix})
         if (auto done = segment->on_disk->replace_index(suffix, {}); !done) return done;
     }
-    log_.flushed_end = plan_.clean ? log_.log_end : std::min(std::max(plan_.recovery_point, log_.log_start), log_.log_end);
+    log_.flushed_end =
+        plan_.clean ? log_.log_end : std::min(std::max(plan_.recovery_point, log_.log_start), log_.log_end);
     return {};
   }
 
@@ -361,14 +367,23 @@ class Opener {
         const bool active = std::next(at) == log_.segments.end();
         if (!active) segment.finish_time_index();
         auto& indexes = *segment.indexes;
-        if (auto done = segment.on_disk->replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes.offsets))); !done) return done;
-        if (auto done = segment.on_disk->replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times))); !done) return done;
+        if (auto done =
+                segment.on_disk->replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes.offsets)));
+            !done)
+          return done;
+        if (auto done =
+                segment.on_disk->replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times)));
+            !done)
+          return done;
         indexes.offsets_in_file = indexes.offsets.size();
         indexes.times_in_file = indexes.times.size();
         if (!active) segment.indexes.reset();
       }
       if (!segment.aborted.empty() || has(base, txn_index_suffix))
-        if (auto done = segment.on_disk->replace_index(txn_index_suffix, encode(std::span<const AbortedRange>(segment.aborted))); !done) return done;
+        if (auto done = segment.on_disk->replace_index(txn_index_suffix,
+                                                       encode(std::span<const AbortedRange>(segment.aborted)));
+            !done)
+          return done;
       segment.aborted_in_file = segment.aborted.size();
     }
     // Only the active segment's file stays open.

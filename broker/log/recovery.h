@@ -20,9 +20,9 @@ inline constexpr std::string_view recent_batches_file = "recent-batches-checkpoi
 struct OpenPlan {
   std::string path;
   LogConfig config;
-  bool clean = false;             ///< the last stop was clean: files are trusted
-  kafka::Offset recovery_point;   ///< everything below is on the device and whole
-  kafka::Offset log_start;        ///< from the checkpoint; 0 if there is none
+  bool clean = false;            ///< the last stop was clean: files are trusted
+  kafka::Offset recovery_point;  ///< everything below is on the device and whole
+  kafka::Offset log_start;       ///< from the checkpoint; 0 if there is none
   std::optional<kafka::Offset> truncate_to{};
   std::int64_t now_ms = 0;
 };
@@ -39,9 +39,9 @@ struct OpenedLog {
   std::uint64_t cut_bytes = 0;  ///< torn bytes that were thrown away
 };
 
-/// Opens the log in a directory: finishes what a crash interrupted, scans what was not known to be whole (checksum of every
-/// batch; a torn tail is cut and never served), rebuilds indexes, producers and epochs. Clean: reads next to nothing.
-/// Blocks.
+/// Opens the log in a directory: finishes what a crash interrupted, scans what was not known to be whole (checksum of
+/// every batch; a torn tail is cut and never served), rebuilds indexes, producers and epochs. Clean: reads next to
+/// nothing. Blocks.
 [[nodiscard]] IoResult<OpenedLog> open_log(Files& files, const OpenPlan& plan);
 
 }  // namespace ciuic::broker

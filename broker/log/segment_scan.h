@@ -42,7 +42,7 @@ class BatchWalk {
 };
 
 struct ScanResult {
-  kafka::Offset next_offset;   ///< after the last good batch
+  kafka::Offset next_offset;  ///< after the last good batch
   std::uint64_t good_bytes = 0;
   std::uint64_t file_bytes = 0;
 };

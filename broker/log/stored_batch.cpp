@@ -73,8 +73,7 @@ BatchInfo batch_info(Bytes batch) {
   info.record_count = header.record_count();
   info.transactional = header.transactional();
   info.control = header.control();
-  if (info.control && batch.size() >= header.size())
-    info.marker = marker_of(batch.first(header.size()));
+  if (info.control && batch.size() >= header.size()) info.marker = marker_of(batch.first(header.size()));
   return info;
 }
 

@@ -1,7 +1,6 @@
 // Apache's own kafka-dump-log reads every file we write. Needs Apache's jars (tools/peers/setup kafka) and Java.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
 #include <unistd.h>
 
 #include <cstdio>
@@ -45,11 +44,20 @@ TEST(ApacheDumpLog, ReadsEveryFileWeWrite) {
   std::int32_t sequence = 0;
   for (int i = 0; i < 60; ++i) {
     const auto codec = static_cast<kafka::Codec>(i % 5);
-    ASSERT_TRUE(world.append(*partition, make_batch({.records = 3, .timestamp = 1'700'000'000'000 + i, .value_bytes = 400, .codec = codec})));
-    ASSERT_TRUE(world.append(*partition, make_batch({.records = 2, .timestamp = 1'700'000'000'000 + i, .value_bytes = 400, .producer_id = p, .producer_epoch = kafka::ProducerEpoch(0), .base_sequence = sequence, .transactional = true})));
+    ASSERT_TRUE(world.append(
+        *partition,
+        make_batch({.records = 3, .timestamp = 1'700'000'000'000 + i, .value_bytes = 400, .codec = codec})));
+    ASSERT_TRUE(world.append(*partition, make_batch({.records = 2,
+                                                     .timestamp = 1'700'000'000'000 + i,
+                                                     .value_bytes = 400,
+                                                     .producer_id = p,
+                                                     .producer_epoch = kafka::ProducerEpoch(0),
+                                                     .base_sequence = sequence,
+                                                     .transactional = true})));
     sequence += 2;
     if (i % 4 == 3) {
-      ASSERT_TRUE(world.append(*partition, make_marker(p, kafka::ProducerEpoch(0), i % 8 == 3, 0), {AppendOrigin::coordinator, {}}));
+      ASSERT_TRUE(world.append(*partition, make_marker(p, kafka::ProducerEpoch(0), i % 8 == 3, 0),
+                               {AppendOrigin::coordinator, {}}));
     }
   }
   ASSERT_GT(partition->segment_count(), 3U);
@@ -61,10 +69,13 @@ TEST(ApacheDumpLog, ReadsEveryFileWeWrite) {
   int counted = 0;
   for (const auto& entry : *world.disk.list("/logs/t-0")) {
     const auto content = world.disk.content("/logs/t-0/" + entry.name);
-    std::ofstream(folder / entry.name, std::ios::binary).write(reinterpret_cast<const char*>(content.data()), static_cast<std::streamsize>(content.size()));
+    std::ofstream(folder / entry.name, std::ios::binary)
+        .write(reinterpret_cast<const char*>(content.data()), static_cast<std::streamsize>(content.size()));
     const auto dot = entry.name.rfind('.');
     const auto suffix = dot == std::string::npos ? "" : entry.name.substr(dot);
-    if (suffix != ".log" && suffix != ".index" && suffix != ".timeindex" && suffix != ".txnindex" && suffix != ".snapshot") continue;
+    if (suffix != ".log" && suffix != ".index" && suffix != ".timeindex" && suffix != ".txnindex" &&
+        suffix != ".snapshot")
+      continue;
     files += (files.empty() ? "" : ",") + (folder / entry.name).string();
     ++counted;
   }
@@ -73,7 +84,9 @@ TEST(ApacheDumpLog, ReadsEveryFileWeWrite) {
   std::filesystem::remove_all(folder.parent_path());
   EXPECT_EQ(status, 0) << text;
   for (const auto* bad : {"Exception", "Mismatches", "mismatch", "isvalid: false", "Error", "Found", "non-consecutive"})
-    EXPECT_EQ(text.find(bad), std::string::npos) << bad << " in:\n" << text.substr(std::min(text.size(), text.find(bad) > 500 ? text.find(bad) - 500 : 0), 1500);
+    EXPECT_EQ(text.find(bad), std::string::npos)
+        << bad << " in:\n"
+        << text.substr(std::min(text.size(), text.find(bad) > 500 ? text.find(bad) - 500 : 0), 1500);
   std::size_t dumped = 0;
   for (std::size_t at = text.find("Dumping "); at != std::string::npos; at = text.find("Dumping ", at + 1)) ++dumped;
   EXPECT_EQ(dumped, static_cast<std::size_t>(counted));

@@ -51,7 +51,8 @@ TEST_F(AppendAndRead, NothingIsReadableOrAcknowledgedBeforeItIsInTheFile) {
   EXPECT_FALSE(acknowledged);
   world.settle();
   EXPECT_TRUE(acknowledged);
-  EXPECT_EQ(world.disk.content("/logs/t-0/00000000000000000000.log").size(), partition->read({.offset = kafka::Offset(0)})->bytes);
+  EXPECT_EQ(world.disk.content("/logs/t-0/00000000000000000000.log").size(),
+            partition->read({.offset = kafka::Offset(0)})->bytes);
 }
 
 TEST_F(AppendAndRead, ReadsOutsideTheLogAreOutOfRange) {

@@ -1,5 +1,5 @@
-// Memory: the chunk's state table, size classes, reuse inside a partition, zeroed pages, the read-only descriptor, and what
-// an observer hears.
+// Memory: the chunk's state table, size classes, reuse inside a partition, zeroed pages, the read-only descriptor, and
+// what an observer hears.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -21,7 +21,8 @@ TEST(ChunkTable, EveryPairOfStateAndEventIsDecided) {
       {ChunkState::draining, ChunkEvent::leases_over, ChunkState::revoked},
       {ChunkState::revoked, ChunkEvent::unpinned, ChunkState::free}};
   std::size_t found = 0;
-  for (const auto state : {ChunkState::open, ChunkState::sealed, ChunkState::draining, ChunkState::revoked, ChunkState::free})
+  for (const auto state :
+       {ChunkState::open, ChunkState::sealed, ChunkState::draining, ChunkState::revoked, ChunkState::free})
     for (const auto event : {ChunkEvent::full, ChunkEvent::want_back, ChunkEvent::leases_over, ChunkEvent::unpinned})
       if (const auto to = next(state, event)) {
         EXPECT_TRUE(allowed.contains({state, event, *to}));
@@ -81,7 +82,9 @@ TEST(Memory, TheHandedOutDescriptorOnlyReads) {
   const auto fd = memory->read_only_descriptor();
   ASSERT_TRUE(fd);
   EXPECT_EQ(::fcntl(fd.get(), F_GETFL) & O_ACCMODE, O_RDONLY);
-  EXPECT_EQ(::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), static_cast<off_t>(range->memfd_offset)), MAP_FAILED);
+  EXPECT_EQ(
+      ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), static_cast<off_t>(range->memfd_offset)),
+      MAP_FAILED);
   void* seen = ::mmap(nullptr, 8192, PROT_READ, MAP_SHARED, fd.get(), static_cast<off_t>(range->memfd_offset));
   ASSERT_NE(seen, MAP_FAILED);
   EXPECT_EQ(static_cast<std::byte*>(seen)[100], std::byte{9});
@@ -100,7 +103,8 @@ TEST(Memory, AQuietPartitionCostsNothingAndABusyOneGrows) {
   EXPECT_EQ(busy->chunks_from(kafka::Offset(0), 1).front()->memory().size(), world.arena_config.chunk_bytes_min);
   EXPECT_EQ(busy->chunks_from(kafka::Offset(299), 1).front()->memory().size(), world.arena_config.chunk_bytes_max);
   ASSERT_TRUE(world.append(*world.find("quiet", 3), make_batch({})));
-  EXPECT_EQ(world.find("quiet", 3)->chunks_from(kafka::Offset(0), 1).front()->memory().size(), world.arena_config.chunk_bytes_min);
+  EXPECT_EQ(world.find("quiet", 3)->chunks_from(kafka::Offset(0), 1).front()->memory().size(),
+            world.arena_config.chunk_bytes_min);
 }
 
 struct Listener final : LogObserver {
@@ -131,7 +135,8 @@ TEST(Observer, HearsPositionsInOrderAndBytesTheyName) {
   ASSERT_FALSE(listener.positions.empty());
   auto before = listener.positions.front();
   for (const auto& position : listener.positions) {
-    EXPECT_GE(std::pair(position.chunk_sequence, position.chunk_length), std::pair(before.chunk_sequence, before.chunk_length));
+    EXPECT_GE(std::pair(position.chunk_sequence, position.chunk_length),
+              std::pair(before.chunk_sequence, before.chunk_length));
     EXPECT_GE(position.high_watermark, before.high_watermark);
     before = position;
   }

@@ -24,21 +24,27 @@ class Compaction : public ::testing::Test {
   }
   Partition& t() { return *world.find("t"); }
   void put(int key, bool tombstone = false) {
-    const auto result = world.append(t(), make_batch({.timestamp = world.clock.wall_ms(), .value_bytes = 100, .key = fmt::format("k{}", key), .null_value = tombstone}));
+    const auto result = world.append(t(), make_batch({.timestamp = world.clock.wall_ms(),
+                                                      .value_bytes = 100,
+                                                      .key = fmt::format("k{}", key),
+                                                      .null_value = tombstone}));
     ASSERT_TRUE(result);
     if (tombstone) tombstones[key] = result->base_offset.value;
     last[key] = result->base_offset.value;
   }
   std::uint64_t clean() {
     std::uint64_t freed = 0;
-    t().clean([&freed](const auto& done) { if (done) freed = *done; });
+    t().clean([&freed](const auto& done) {
+      if (done) freed = *done;
+    });
     world.settle();
     return freed;
   }
   /// All offsets in `last` are there; of those below the active segment, no others.
   void check() {
     const auto seen = world.offsets(t(), kafka::Offset(0));
-    for (const auto& [key, offset] : last) EXPECT_TRUE(std::count(seen.begin(), seen.end(), offset) == 1) << key << "@" << offset;
+    for (const auto& [key, offset] : last)
+      EXPECT_TRUE(std::count(seen.begin(), seen.end(), offset) == 1) << key << "@" << offset;
     EXPECT_TRUE(std::is_sorted(seen.begin(), seen.end()));
     EXPECT_EQ(seen.empty() ? 0 : seen.back() + 1, t().high_watermark().value);
     // Every offset may be asked for, also one that is gone: the answer begins with the next that is left.
@@ -85,7 +91,13 @@ TEST_F(Compaction, TombstonesGoAfterTheirTime) {
 TEST_F(Compaction, AbortedRecordsGoAndCommittedOnesStay) {
   constexpr kafka::ProducerId p{5};
   const auto send = [&](std::int32_t sequence, const std::string& key) {
-    return world.append(t(), make_batch({.key = key, .producer_id = p, .producer_epoch = kafka::ProducerEpoch(0), .base_sequence = sequence, .transactional = true}))->base_offset.value;
+    return world
+        .append(t(), make_batch({.key = key,
+                                 .producer_id = p,
+                                 .producer_epoch = kafka::ProducerEpoch(0),
+                                 .base_sequence = sequence,
+                                 .transactional = true}))
+        ->base_offset.value;
   };
   last[100] = send(0, "a");
   ASSERT_TRUE(world.append(t(), make_marker(p, kafka::ProducerEpoch(0), true, 0), {AppendOrigin::coordinator, {}}));
@@ -118,7 +130,8 @@ TEST_F(Compaction, ACrashAtAnyStepLosesNothing) {
 
 TEST_F(Compaction, ACrashBetweenTwoRenamesIsFinishedAtStart) {
   for (int i = 0; i < 60; ++i) put(i % 10);
-  // As after the renames to .swap, before the old segments went: the copy of the first two segments is in place of both.
+  // As after the renames to .swap, before the old segments went: the copy of the first two segments is in place of
+  // both.
   const auto bases = [&] {
     std::vector<std::string> names;
     for (const auto& entry : *world.disk.list("/logs/t-0"))

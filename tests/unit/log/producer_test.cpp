@@ -22,15 +22,22 @@ class Producers : public ::testing::Test {
     world.create("t");
   }
   Partition& t() { return *world.find("t"); }
-  ResultOf<AppendResult, AppendError> send(kafka::ProducerId id, std::int32_t sequence, int records = 1, std::int16_t epoch = 0,
-                                           bool transactional = false) {
-    return world.append(t(), make_batch({.records = records, .producer_id = id, .producer_epoch = kafka::ProducerEpoch(epoch),
-                                         .base_sequence = sequence, .transactional = transactional}));
+  ResultOf<AppendResult, AppendError> send(kafka::ProducerId id, std::int32_t sequence, int records = 1,
+                                           std::int16_t epoch = 0, bool transactional = false) {
+    return world.append(t(), make_batch({.records = records,
+                                         .producer_id = id,
+                                         .producer_epoch = kafka::ProducerEpoch(epoch),
+                                         .base_sequence = sequence,
+                                         .transactional = transactional}));
   }
-  ResultOf<AppendResult, AppendError> end(kafka::ProducerId id, bool commit, std::int32_t coordinator = 0, std::int16_t epoch = 0) {
-    return world.append(t(), make_marker(id, kafka::ProducerEpoch(epoch), commit, coordinator), {AppendOrigin::coordinator, {}});
+  ResultOf<AppendResult, AppendError> end(kafka::ProducerId id, bool commit, std::int32_t coordinator = 0,
+                                          std::int16_t epoch = 0) {
+    return world.append(t(), make_marker(id, kafka::ProducerEpoch(epoch), commit, coordinator),
+                        {AppendOrigin::coordinator, {}});
   }
-  ErrorCode code(const ResultOf<AppendResult, AppendError>& result) { return result ? ErrorCode::none : result.error().error.code; }
+  ErrorCode code(const ResultOf<AppendResult, AppendError>& result) {
+    return result ? ErrorCode::none : result.error().error.code;
+  }
   LogWorld world{testing::seed_from_env(6)};
 };
 
@@ -59,8 +66,8 @@ TEST_F(Producers, ARetryOfABatchUnderWayWaitsForItsWrite) {
 TEST_F(Producers, AGapIsOutOfOrderAndAnOldBatchToo) {
   for (int i = 0; i < 8; ++i) ASSERT_TRUE(send(p1, i));
   EXPECT_EQ(code(send(p1, 9)), ErrorCode::out_of_order_sequence_number);
-  EXPECT_TRUE(send(p1, 3)->duplicate);                                     // the fifth last
-  EXPECT_EQ(code(send(p1, 2)), ErrorCode::out_of_order_sequence_number);   // the sixth last is forgotten
+  EXPECT_TRUE(send(p1, 3)->duplicate);                                    // the fifth last
+  EXPECT_EQ(code(send(p1, 2)), ErrorCode::out_of_order_sequence_number);  // the sixth last is forgotten
   EXPECT_EQ(t().log_end_offset(), kafka::Offset(8));
 }
 
@@ -121,12 +128,12 @@ TEST_F(Producers, LastStableOffsetStopsAtTheFirstOpenTransaction) {
 }
 
 TEST_F(Producers, AbortedTransactionsAreListedWhereTheyOverlap) {
-  ASSERT_TRUE(send(p1, 0, 2, 0, true));   // 0 1
-  ASSERT_TRUE(send(p2, 0, 1, 0, true));   // 2
-  ASSERT_TRUE(end(p1, false));            // 3
-  ASSERT_TRUE(send(p1, 2, 1, 0, true));   // 4
-  ASSERT_TRUE(end(p2, false));            // 5
-  ASSERT_TRUE(end(p1, true));             // 6
+  ASSERT_TRUE(send(p1, 0, 2, 0, true));  // 0 1
+  ASSERT_TRUE(send(p2, 0, 1, 0, true));  // 2
+  ASSERT_TRUE(end(p1, false));           // 3
+  ASSERT_TRUE(send(p1, 2, 1, 0, true));  // 4
+  ASSERT_TRUE(end(p2, false));           // 5
+  ASSERT_TRUE(end(p1, true));            // 6
   const std::vector<AbortedTransaction> both{{p1, kafka::Offset(0)}, {p2, kafka::Offset(2)}};
   for (const int restart : {0, 1, 2}) {
     if (restart == 1) world.restart();

@@ -48,20 +48,32 @@ class Walk {
 
   void step() {
     switch (dice(24)) {
-      case 0: return crash(false);
-      case 1: return crash(true);
-      case 2: return restart();
-      case 3: return flush();
-      case 4: return delete_records();
-      case 5: return truncate();
-      case 6: return find_time();
-      case 7: t().maintain(); return world_.settle();
+      case 0:
+        return crash(false);
+      case 1:
+        return crash(true);
+      case 2:
+        return restart();
+      case 3:
+        return flush();
+      case 4:
+        return delete_records();
+      case 5:
+        return truncate();
+      case 6:
+        return find_time();
+      case 7:
+        t().maintain();
+        return world_.settle();
       case 8:
       case 9:
       case 10:
-      case 11: return check_read();
-      case 12: return retry();
-      default: return append();
+      case 11:
+        return check_read();
+      case 12:
+        return retry();
+      default:
+        return append();
     }
   }
 
@@ -81,12 +93,13 @@ class Walk {
       last_ = testing::make_batch(batch);
       last_base_ = static_cast<std::int64_t>(model_.records.size());
       last_records_ = batch.records;
-      t().append(last_, {}, [this, base = last_base_, records = batch.records](const ResultOf<AppendResult, AppendError>& result) {
-        ASSERT_TRUE(result) << result.error().error.text;
-        EXPECT_EQ(result->base_offset, kafka::Offset(base));
-        model_.acknowledged = std::max(model_.acknowledged, base + records);
-        EXPECT_GE(t().high_watermark(), kafka::Offset(base + records));
-      });
+      t().append(last_, {},
+                 [this, base = last_base_, records = batch.records](const ResultOf<AppendResult, AppendError>& result) {
+                   ASSERT_TRUE(result) << result.error().error.text;
+                   EXPECT_EQ(result->base_offset, kafka::Offset(base));
+                   model_.acknowledged = std::max(model_.acknowledged, base + records);
+                   EXPECT_GE(t().high_watermark(), kafka::Offset(base + records));
+                 });
       for (int r = 0; r < batch.records; ++r) model_.records.push_back({batch.key, batch.timestamp + r});
       sequence_ += batch.records;
       for (auto n = dice(6); n > 0; --n) world_.step();
@@ -149,8 +162,11 @@ class Walk {
   void delete_records() {
     world_.settle();
     if (dice(4) != 0 || model_.records.empty()) return;
-    const auto before = model_.start + static_cast<std::int64_t>(dice(model_.records.size() - static_cast<std::size_t>(model_.start) + 1)) / 2;
-    t().delete_records(kafka::Offset(before), [before](const auto& start) { EXPECT_GE(*start, kafka::Offset(before)); });
+    const auto before =
+        model_.start +
+        static_cast<std::int64_t>(dice(model_.records.size() - static_cast<std::size_t>(model_.start) + 1)) / 2;
+    t().delete_records(kafka::Offset(before),
+                       [before](const auto& start) { EXPECT_GE(*start, kafka::Offset(before)); });
     world_.settle();
     model_.start = std::max(model_.start, before);
   }

@@ -18,7 +18,8 @@ class Recovery : public ::testing::Test {
   void SetUp() override { world.start(); }
   void fill(Partition& partition, int batches) {
     for (int i = 0; i < batches; ++i)
-      ASSERT_TRUE(world.append(partition, make_batch({.records = 2, .timestamp = 1'700'000'000'000 + 10 * i, .value_bytes = 300})));
+      ASSERT_TRUE(world.append(
+          partition, make_batch({.records = 2, .timestamp = 1'700'000'000'000 + 10 * i, .value_bytes = 300})));
   }
   LogWorld world{testing::seed_from_env(5)};
 };
@@ -121,7 +122,8 @@ TEST_F(Recovery, LeaderEpochsAreFoundAgain) {
 TEST_F(Recovery, CheckpointsAndMarkersAreApaches) {
   const auto id = world.create("my-topic", 3)->topic_id();
   fill(*world.find("my-topic", 3), 2);
-  EXPECT_EQ(as_text(world.disk.content("/logs/my-topic-3/partition.metadata")), "version: 0\ntopic_id: " + id.to_string());
+  EXPECT_EQ(as_text(world.disk.content("/logs/my-topic-3/partition.metadata")),
+            "version: 0\ntopic_id: " + id.to_string());
   world.find("my-topic", 3)->delete_records(kafka::Offset(2), [](const auto&) {});
   bool closed = false;
   world.directory->close(42, [&closed](const auto& done) { closed = done.has_value(); });
@@ -142,7 +144,8 @@ TEST_F(Recovery, CheckpointsAndMarkersAreApaches) {
 TEST_F(Recovery, ADeletedPartitionsNameIsFreeAndItsFilesGo) {
   fill(*world.create("t"), 2);
   bool done = false;
-  world.directory->remove({"t", kafka::PartitionIndex(0)}, std::chrono::seconds(60), [&done](const auto& ok) { done = ok.has_value(); });
+  world.directory->remove({"t", kafka::PartitionIndex(0)}, std::chrono::seconds(60),
+                          [&done](const auto& ok) { done = ok.has_value(); });
   world.settle();
   EXPECT_TRUE(done);
   EXPECT_EQ(world.find("t"), nullptr);

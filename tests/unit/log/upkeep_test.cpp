@@ -169,7 +169,8 @@ TEST_F(Upkeep, ADiskThatIsFullTakesTheDirectoryOfflineAndNothingAcknowledgedIsLo
   world.disk.heal();
   world.crash();
   EXPECT_GE(world.find("t")->log_end_offset(), kafka::Offset(acknowledged));
-  EXPECT_EQ(world.offsets(*world.find("t"), kafka::Offset(0)).size(), static_cast<std::size_t>(world.find("t")->log_end_offset().value));
+  EXPECT_EQ(world.offsets(*world.find("t"), kafka::Offset(0)).size(),
+            static_cast<std::size_t>(world.find("t")->log_end_offset().value));
 }
 
 TEST_F(Upkeep, AFailingWriteIsNeverAcknowledged) {
@@ -188,7 +189,9 @@ TEST_F(Upkeep, UnwrittenBytesAreBounded) {
   ErrorCode last = ErrorCode::none;
   const auto batch = make_batch({.value_bytes = 1000000});
   for (int i = 0; i < 80; ++i)
-    partition->append(batch, {}, [&](const auto& done) { if (!done) last = done.error().error.code; });
+    partition->append(batch, {}, [&](const auto& done) {
+      if (!done) last = done.error().error.code;
+    });
   EXPECT_LT(partition->unwritten_bytes(), 66U << 20);
   world.settle();
   EXPECT_EQ(last, ErrorCode::not_enough_replicas);

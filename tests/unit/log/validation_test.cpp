@@ -30,7 +30,8 @@ TEST_F(Validation, BrokenBytesAreCorruptAndNothingIsAppended) {
     wrong[at] ^= std::byte{0x10};
     EXPECT_EQ(append({}, wrong), ErrorCode::corrupt_message) << at;
   }
-  for (std::size_t size = 0; size < good.size(); ++size) EXPECT_NE(append({}, Bytes(good).first(size)), ErrorCode::none) << size;
+  for (std::size_t size = 0; size < good.size(); ++size)
+    EXPECT_NE(append({}, Bytes(good).first(size)), ErrorCode::none) << size;
   EXPECT_EQ(world.find("t")->log_end_offset(), kafka::Offset(0));
 }
 
@@ -58,7 +59,8 @@ TEST_F(Validation, CountsMustAgree) {
 }
 
 TEST_F(Validation, ClientsWriteNoControlRecords) {
-  EXPECT_EQ(append({}, testing::make_marker(kafka::ProducerId(1), kafka::ProducerEpoch(0), true, 0)), ErrorCode::invalid_record);
+  EXPECT_EQ(append({}, testing::make_marker(kafka::ProducerId(1), kafka::ProducerEpoch(0), true, 0)),
+            ErrorCode::invalid_record);
 }
 
 TEST_F(Validation, SizesAreBounded) {
@@ -108,8 +110,10 @@ TEST_F(Validation, LogAppendTimeIsTheBrokersAndTheChecksumHolds) {
 }
 
 TEST_F(Validation, TheTopicsCodecReplacesTheProducers) {
-  for (const auto from : {kafka::Codec::none, kafka::Codec::gzip, kafka::Codec::snappy, kafka::Codec::lz4, kafka::Codec::zstd}) {
-    for (const auto to : {LogCompression::uncompressed, LogCompression::gzip, LogCompression::snappy, LogCompression::lz4, LogCompression::zstd}) {
+  for (const auto from :
+       {kafka::Codec::none, kafka::Codec::gzip, kafka::Codec::snappy, kafka::Codec::lz4, kafka::Codec::zstd}) {
+    for (const auto to : {LogCompression::uncompressed, LogCompression::gzip, LogCompression::snappy,
+                          LogCompression::lz4, LogCompression::zstd}) {
       LogConfig config;
       config.compression_type = to;
       ASSERT_EQ(append(config, make_batch({.records = 20, .codec = from})), ErrorCode::none);

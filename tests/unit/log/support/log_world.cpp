@@ -124,7 +124,8 @@ void LogWorld::crash(bool machine_too) {
 
 ResultOf<AppendResult, AppendError> LogWorld::append(Partition& partition, Bytes batch, AppendOptions options) {
   std::optional<ResultOf<AppendResult, AppendError>> answer;
-  partition.append(batch, options, [&answer](ResultOf<AppendResult, AppendError> result) { answer = std::move(result); });
+  partition.append(batch, options,
+                   [&answer](ResultOf<AppendResult, AppendError> result) { answer = std::move(result); });
   settle();
   if (!answer) std::abort();
   return *answer;

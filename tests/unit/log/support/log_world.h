@@ -31,8 +31,8 @@ struct BatchOf {
   bool transactional = false;
 };
 [[nodiscard]] Buffer make_batch(const BatchOf& batch);
-[[nodiscard]] Buffer make_marker(kafka::ProducerId id, kafka::ProducerEpoch epoch, bool commit, std::int32_t coordinator_epoch,
-                                 std::int64_t timestamp = 1'700'000'000'000);
+[[nodiscard]] Buffer make_marker(kafka::ProducerId id, kafka::ProducerEpoch epoch, bool commit,
+                                 std::int32_t coordinator_epoch, std::int64_t timestamp = 1'700'000'000'000);
 
 /// One log directory on one thread: manual clock and executor, simulated files and FileIo, every step by the test.
 class LogWorld {
@@ -61,7 +61,8 @@ class LogWorld {
   /// Reads with bringing in until there is an answer.
   ResultOf<ReadResult, kafka::Error> read(Partition& partition, ReadRequest request);
   /// Offsets of all records a reader sees from `from` on.
-  std::vector<std::int64_t> offsets(Partition& partition, kafka::Offset from, Isolation isolation = Isolation::read_uncommitted);
+  std::vector<std::int64_t> offsets(Partition& partition, kafka::Offset from,
+                                    Isolation isolation = Isolation::read_uncommitted);
   ResultOf<OffsetAtTime, kafka::Error> find_time(Partition& partition, std::int64_t timestamp);
 
   std::mt19937_64 random;

@@ -13,8 +13,8 @@
 
 namespace ciuic::broker::testing {
 
-/// A file system in memory that can lose what was not synced, run full, and fail. Names, renames and removals are durable
-/// at once (a journal orders them); contents are durable only as far as they were synced. One thread.
+/// A file system in memory that can lose what was not synced, run full, and fail. Names, renames and removals are
+/// durable at once (a journal orders them); contents are durable only as far as they were synced. One thread.
 class SimulatedFiles final : public Files {
  public:
   IoResult<std::shared_ptr<File>> open(const std::string& path, OpenMode mode) override;

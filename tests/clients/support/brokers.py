@@ -1,0 +1,118 @@
+"""Starts and stops a broker, ours or Apache Kafka's, on loopback in a folder that goes away; by pid, never by name."""
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Ours:
+    def __init__(self, program, folder, settings=None, port=None):
+        if not program or not os.path.exists(program):
+            raise SystemExit(f"no ciuic-broker at {program}; build it, or give CIUIC_BROKER")
+        self.program, self.folder, self.settings, self.process = program, folder, dict(settings or {}), None
+        self.port = port or free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.log = os.path.join(folder, "broker.log")
+
+    def start(self, seconds=30):
+        ready = os.path.join(self.folder, "port")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(ready)
+        keys = {"log.dirs": os.path.join(self.folder, "logs"), "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+                "offsets.topic.num.partitions": 5, "group.initial.rebalance.delay.ms": 0, "log.memory.bytes": 268435456, **self.settings}
+        command = [self.program, "--port-file", ready]
+        for key, value in keys.items():
+            command += ["--override", f"{key}={value}"]
+        self.process = subprocess.Popen(command, stdout=open(self.log, "ab"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        end = time.monotonic() + seconds
+        while not os.path.exists(ready):
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"ciuic-broker did not start:\n{self.tail()}")
+            time.sleep(0.002)
+        return self
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, seconds=30):
+        if self.process is None or self.process.poll() is not None:
+            return self.process and self.process.returncode
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"ciuic-broker did not stop in {seconds} s:\n{self.tail()}") from None
+
+    def pid(self):
+        return self.process.pid
+
+    def tail(self, lines=30):
+        return "\n".join(open(self.log, encoding="utf-8", errors="replace").read().splitlines()[-lines:])
+
+
+class Apache:
+    def __init__(self, folder, settings=None):
+        self.folder, self.settings, self.log = folder, dict(settings or {}), os.path.join(folder, "server.log")
+        self.script = os.path.join(ROOT, "tools", "peers", "apache-broker")
+
+    def start(self):
+        words = [f"{key}={value}" for key, value in {"offsets.topic.num.partitions": 5, **self.settings}.items()]
+        self.address = subprocess.run([self.script, "start", self.folder, *words], check=True, stdout=subprocess.PIPE, text=True).stdout.split()[-1]
+        return self
+
+    def pid(self):
+        return int(open(os.path.join(self.folder, "pid"), encoding="utf-8").read())
+
+    def alive(self):
+        return os.path.exists(f"/proc/{self.pid()}")
+
+    def stop(self):
+        subprocess.run([self.script, "stop", self.folder], check=True)
+
+    def kill(self):
+        subprocess.run([self.script, "kill", self.folder], check=True)
+
+    def tail(self, lines=30):
+        return "\n".join(open(self.log, encoding="utf-8", errors="replace").read().splitlines()[-lines:])
+
+
+class Elsewhere:
+    def __init__(self, address):
+        self.address = address
+
+    def alive(self):
+        return True
+
+    def tail(self):
+        return ""
+
+
+@contextlib.contextmanager
+def running(which="ours", program=None, address=None, settings=None):
+    if address:
+        yield Elsewhere(address)
+        return
+    folder = tempfile.mkdtemp(prefix="ciuic-test-")
+    broker = Ours(program or os.environ.get("CIUIC_BROKER"), folder, settings) if which == "ours" else Apache(folder, settings)
+    try:
+        yield broker.start()
+    finally:
+        broker.stop()
+        shutil.rmtree(folder, ignore_errors=True)

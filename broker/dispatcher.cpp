@@ -4,16 +4,23 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
 #include <exception>
 
 #include "broker/api/api_versions.h"
 #include "broker/api/handlers.h"
 #include "broker/exposure/exposure.h"
 #include "transport/base/log.h"
+#include "transport/kafka/messages/produce.h"
 
 namespace ciuic::broker {
 namespace asio = boost::asio;
 using kafka::net::Connection;
+
+namespace {
+// Largest request that carries no records: a Fetch of 100,000 partitions has 4 MiB.
+constexpr std::size_t small_request_bytes_max = 16 << 20;
+}  // namespace
 
 Dispatcher::Dispatcher(Broker& broker) : broker_(broker), budget_(static_cast<std::size_t>(broker.config.queued_request_bytes_max)) {
   limits_.request_bytes_max = broker.config.request_bytes_max;
@@ -54,8 +61,18 @@ void Dispatcher::closed(Connection& connection) {
   if (broker_.exposure != nullptr) broker_.exposure->connection_closed(connection.id());
 }
 
+std::optional<std::size_t> Dispatcher::memory_for(std::int16_t api_key, std::size_t request_bytes) const {
+  if (api_key == kafka::ProduceRequest::api_key) return request_bytes;  // records stay where they are
+  // Anything else is copied into structs. Its elements are as small as a byte on the wire (an empty string) and then
+  // take a string's room.
+  if (request_bytes > small_request_bytes_max) return std::nullopt;
+  return request_bytes * sizeof(std::string);
+}
+
 asio::awaitable<Dispatcher::Answer> Dispatcher::handle(std::shared_ptr<Connection> connection,
                                                        std::shared_ptr<const kafka::net::RequestBytes> bytes) {
+  // A peer that goes ends timers that are waited for; the handler still runs to its end.
+  co_await asio::this_coro::throw_if_cancelled(false);
   auto request = kafka::split_request(bytes->bytes());
   if (!request) {
     log::warn("api", "malformed request, connection closed peer={} reason=\"{}\"", connection->peer(), request.error().what);

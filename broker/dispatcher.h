@@ -25,6 +25,7 @@ class Dispatcher final : public kafka::net::Service {
 
   boost::asio::awaitable<Answer> handle(std::shared_ptr<kafka::net::Connection> connection,
                                         std::shared_ptr<const kafka::net::RequestBytes> request) override;
+  [[nodiscard]] std::optional<std::size_t> memory_for(std::int16_t api_key, std::size_t request_bytes) const override;
   void closed(kafka::net::Connection& connection) override;
 
  private:

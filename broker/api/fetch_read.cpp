@@ -24,13 +24,16 @@ struct Part {
   kafka::LeaderEpoch leader_epoch;  // ours, by the image
   kafka::LeaderEpoch current;       // the client's
   kafka::LeaderEpoch last_fetched;
+  bool watched = false;  // its owner's to set; read when the round is over
 };
 
 /// One round over all partitions.
 struct Round {
   std::vector<FetchAnswer>* answers = nullptr;
   std::vector<Part> parts;
+  FetchLimits limits;
   std::atomic<std::size_t> left{0};
+  std::atomic<std::uint64_t> gathered{0};  // bytes found, or being loaded
   std::function<void(bool)> resume;
   LogEvents* events = nullptr;
   LogEvents::Ticket wake;  // null: this round does not wait
@@ -45,7 +48,7 @@ ErrorCode check_epoch(kafka::LeaderEpoch client, kafka::LeaderEpoch ours) {
 }
 
 /// On the partition's shard. Ends by `round->done()`, at once or when the bytes came from disk.
-void read_part(const std::shared_ptr<Round>& round, const Part& part, bool after_load) {
+void read_part(const std::shared_ptr<Round>& round, Part& part, bool after_load) {
   auto& answer = (*round->answers)[part.index];
   auto& partition = *part.partition;
   answer.error = check_epoch(part.current, part.leader_epoch);
@@ -68,8 +71,10 @@ void read_part(const std::shared_ptr<Round>& round, const Part& part, bool after
     answer.read.log_start_offset = partition.log_start_offset();
     return round->done();
   }
-  if (read->miss && read->bytes == 0 && !after_load) {
+  const auto limit = static_cast<std::uint64_t>(round->limits.max_bytes);
+  if (read->miss && read->bytes == 0 && !after_load && round->gathered.load() < std::max<std::uint64_t>(limit, 1)) {
     const auto wanted = std::max<std::uint32_t>(part.read.max_bytes, 1);
+    round->gathered.fetch_add(wanted);  // a response's worth is loaded, not every partition of the request
     partition.bring_in(*read->miss, wanted, MemoryFor::fetch, [round, &part](ResultOf<std::shared_ptr<Chunk>, kafka::Error> chunk) {
       if (!chunk && chunk.error().code != ErrorCode::throttling_quota_exceeded) {
         (*round->answers)[part.index].error = chunk.error().code;
@@ -80,7 +85,11 @@ void read_part(const std::shared_ptr<Round>& round, const Part& part, bool after
     return;
   }
   answer.read = std::move(*read);
-  if (answer.read.bytes == 0 && round->wake) round->events->watch(partition, round->wake);
+  if (!after_load) round->gathered.fetch_add(answer.read.bytes);
+  if (round->wake && answer.read.bytes < static_cast<std::uint64_t>(round->limits.min_bytes)) {
+    part.watched = true;
+    round->events->watch(partition, round->wake);
+  }
   round->done();
 }
 
@@ -119,6 +128,7 @@ Awaitable<std::vector<FetchAnswer>> read_partitions(RequestContext& context, con
     const auto image = context.image();
     auto round = std::make_shared<Round>();
     round->answers = &answers;
+    round->limits = limits;
     round->events = context.broker.events;
     bool failed = false;
     for (std::size_t i = 0; i < partitions.size(); ++i) {
@@ -151,7 +161,7 @@ Awaitable<std::vector<FetchAnswer>> read_partitions(RequestContext& context, con
     }
 
     const auto now = clock.now();
-    const bool may_wait = !failed && now < deadline && limits.min_bytes > 0;
+    const bool may_wait = !failed && now < deadline && limits.min_bytes > 0 && !context.connection->is_leaving();
     auto timer = std::make_shared<boost::asio::steady_timer>(context.connection->executor(), boost::asio::steady_timer::time_point::max());
     auto woken = std::make_shared<std::atomic<bool>>(false);
     if (may_wait) {
@@ -161,14 +171,14 @@ Awaitable<std::vector<FetchAnswer>> read_partitions(RequestContext& context, con
       });
     }
     if (!round->parts.empty()) {
-      std::map<Executor*, std::vector<const Part*>> by_owner;
-      for (const auto& part : round->parts) by_owner[&part.partition->executor()].push_back(&part);
+      std::map<Executor*, std::vector<Part*>> by_owner;
+      for (auto& part : round->parts) by_owner[&part.partition->executor()].push_back(&part);
       round->left = round->parts.size();
       co_await await_callback<bool>([&](auto resume) {
         round->resume = std::move(resume);
         for (auto& [owner, mine] : by_owner) {
           auto work = [round, mine = std::move(mine)] {
-            for (const auto* part : mine) read_part(round, *part, false);
+            for (auto* part : mine) read_part(round, *part, false);
           };
           if (owner->is_current()) {
             work();
@@ -187,7 +197,7 @@ Awaitable<std::vector<FetchAnswer>> read_partitions(RequestContext& context, con
     }
     const bool enough = !may_wait || has_error || total >= static_cast<std::uint64_t>(std::max(limits.min_bytes, 0)) ||
                         total >= static_cast<std::uint64_t>(limits.max_bytes);
-    if (!enough && !woken->load()) {
+    if (!enough && !woken->load() && !context.connection->is_leaving()) {
       boost::system::error_code error;
       timer->expires_at(boost::asio::steady_timer::time_point(
           std::chrono::duration_cast<boost::asio::steady_timer::duration>(deadline.time_since_epoch())));
@@ -195,10 +205,11 @@ Awaitable<std::vector<FetchAnswer>> read_partitions(RequestContext& context, con
     }
     if (round->wake) {
       for (const auto& part : round->parts) {
+        if (!part.watched) continue;
         part.partition->executor().post([round, partition = part.partition] { round->events->forget(*partition, round->wake); });
       }
     }
-    if (enough || context.connection->is_closed()) break;
+    if (enough || context.connection->is_leaving()) break;
     if (!woken->load() && clock.now() >= deadline) break;
   }
 

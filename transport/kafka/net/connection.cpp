@@ -26,6 +26,10 @@ namespace {
 constexpr std::size_t staging_bytes = 32 * 1024;
 // Ready answers are written together up to this many pieces (asio hands the kernel 64 at a time).
 constexpr std::size_t pieces_per_write = 64;
+// Key, version and correlation id: what every request begins with.
+constexpr std::size_t request_start_bytes = 8;
+// A peer that closed its sending half may still read its answers, but is not waited for longer.
+constexpr std::chrono::seconds leave_max{1};
 }  // namespace
 
 Connection::Connection(asio::ip::tcp::socket socket, std::uint64_t id, Service& service, MemoryBudget& budget,
@@ -47,7 +51,7 @@ Connection::Connection(asio::ip::tcp::socket socket, std::uint64_t id, Service& 
 }
 
 Connection::~Connection() {
-  for (const auto& slot : slots_) budget_.give(slot->request_bytes);
+  for (const auto& slot : slots_) budget_.give(slot->reserved);
 }
 
 asio::awaitable<void> Connection::run() {
@@ -59,10 +63,31 @@ asio::awaitable<void> Connection::run() {
   const bool orderly = co_await read_loop();
   reading_ended_ = true;
   if (orderly && !closed_) {
-    // The peer may have closed its sending half only, or the broker drains: what was asked is still answered.
-    something_done_.cancel();
+    co_await leave();
   } else {
     close();
+  }
+}
+
+/// What was asked is still answered: a peer may have closed its sending half only. Long polls end at once.
+asio::awaitable<void> Connection::leave() {
+  something_done_.cancel();
+  if (draining_) co_return;  // the server sets the limit
+  cancel_waiting();
+  const auto deadline = asio::steady_timer(room_.get_executor(), leave_max).expiry();
+  while (!closed_) {
+    error_code woken;
+    room_.expires_at(deadline);
+    co_await room_.async_wait(asio::redirect_error(use_awaitable, woken));
+    if (!woken) break;  // not cancelled: the time is up
+  }
+  close();
+}
+
+void Connection::cancel_waiting() {
+  const auto waiting = slots_;  // what is cancelled may finish at once and change the list
+  for (const auto& slot : waiting) {
+    if (!slot->done) slot->cancel.emit(asio::cancellation_type::terminal);
   }
 }
 
@@ -75,7 +100,7 @@ void Connection::close() {
   something_done_.cancel();
   room_.cancel();
   idle_.cancel();
-  for (const auto& slot : slots_) slot->cancel.emit(asio::cancellation_type::terminal);
+  cancel_waiting();
   service_.closed(*this);
 }
 
@@ -85,6 +110,7 @@ void Connection::drain() {
   socket_.shutdown(asio::ip::tcp::socket::shutdown_receive, ignored);
   room_.cancel();
   something_done_.cancel();
+  cancel_waiting();
 }
 
 /// Takes `bytes` from the staging area and the socket. False: the peer is gone.
@@ -121,18 +147,26 @@ asio::awaitable<bool> Connection::read_loop() {
     std::byte prefix[4];
     if (!co_await fill(prefix, sizeof prefix)) co_return true;
     const auto size = load_be<std::int32_t>(prefix);
-    if (size < 8 || size > limits_.request_bytes_max) {
+    if (size < static_cast<std::int32_t>(request_start_bytes) || size > limits_.request_bytes_max) {
       log::warn("net", "request refused, connection closed peer={} size={} allowed=8…{} (socket.request.max.bytes)", peer_,
                 size, limits_.request_bytes_max);
       co_return false;
     }
     const auto bytes = static_cast<std::size_t>(size);
+    std::byte begin[request_start_bytes];
+    if (!co_await fill(begin, sizeof begin)) co_return true;
+    const auto api_key = load_be<std::int16_t>(begin);
+    const auto reserved = service_.memory_for(api_key, bytes);
+    if (!reserved) {
+      log::warn("net", "request refused, connection closed: too large for its api peer={} api={} size={}", peer_, api_key, size);
+      co_return false;
+    }
     while (!closed_ && !draining_ && slots_.size() >= limits_.in_flight_max) {
       error_code woken;
       room_.expires_at(asio::steady_timer::time_point::max());
       co_await room_.async_wait(asio::redirect_error(use_awaitable, woken));
     }
-    while (!closed_ && !draining_ && !budget_.take(bytes)) {
+    while (!closed_ && !draining_ && !budget_.take(*reserved)) {
       error_code woken;
       room_.expires_after(std::chrono::milliseconds(2));
       co_await room_.async_wait(asio::redirect_error(use_awaitable, woken));
@@ -141,17 +175,18 @@ asio::awaitable<bool> Connection::read_loop() {
     auto request = std::make_shared<RequestBytes>();
     request->data = std::make_unique_for_overwrite<std::byte[]>(bytes);
     request->size = bytes;
-    if (!co_await fill(request->data.get(), bytes)) {
-      budget_.give(bytes);
+    std::memcpy(request->data.get(), begin, sizeof begin);
+    if (!co_await fill(request->data.get() + sizeof begin, bytes - sizeof begin)) {
+      budget_.give(*reserved);
       co_return true;
     }
-    start(std::move(request));
+    start(std::move(request), *reserved);
   }
 }
 
-void Connection::start(std::shared_ptr<const RequestBytes> request) {
+void Connection::start(std::shared_ptr<const RequestBytes> request, std::size_t reserved) {
   auto slot = std::make_shared<Slot>();
-  slot->request_bytes = request->size;
+  slot->reserved = reserved;
   slots_.push_back(slot);
   auto self = shared_from_this();
   asio::co_spawn(socket_.get_executor(), service_.handle(self, std::move(request)),
@@ -192,7 +227,7 @@ asio::awaitable<void> Connection::write_loop() {
       if (error) last = true;
       ++progress_;
     }
-    for (const auto& slot : writing) budget_.give(slot->request_bytes);
+    for (const auto& slot : writing) budget_.give(slot->reserved);
     if (!writing.empty()) room_.cancel();
     if (closed_) co_return;
     if (last || ((reading_ended_ || draining_) && slots_.empty())) {

@@ -63,6 +63,9 @@ class Service {
   /// next one starts; answers are written in that order whenever they are ready. Cancelled when the peer is gone.
   virtual boost::asio::awaitable<Answer> handle(std::shared_ptr<Connection> connection,
                                                 std::shared_ptr<const RequestBytes> request) = 0;
+  /// Called before the body is read: the memory that answering takes, reserved from the budget meanwhile. Nothing:
+  /// too large for this API, the connection ends.
+  [[nodiscard]] virtual std::optional<std::size_t> memory_for(std::int16_t api_key, std::size_t request_bytes) const = 0;
   /// The connection ended; no further call for it.
   virtual void closed(Connection& connection) = 0;
 };
@@ -85,6 +88,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   [[nodiscard]] const std::string& peer() const { return peer_; }  // "127.0.0.1:5012"
   [[nodiscard]] const std::string& peer_host() const { return peer_host_; }
   [[nodiscard]] bool is_closed() const { return closed_; }
+  /// The peer sends no more, or the broker stops: what waits for something to happen should answer with what there is.
+  [[nodiscard]] bool is_leaving() const { return closed_ || draining_ || reading_ended_; }
   [[nodiscard]] boost::asio::any_io_executor executor() { return socket_.get_executor(); }
 
   /// What the client said of itself (ApiVersions v3+); empty before.
@@ -98,7 +103,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::optional<Frame> frame;
     bool done = false;
     bool close_after = false;
-    std::size_t request_bytes = 0;
+    std::size_t reserved = 0;  // of the memory budget
     boost::asio::cancellation_signal cancel;
   };
 
@@ -106,7 +111,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> fill(std::byte* to, std::size_t bytes);
   boost::asio::awaitable<void> write_loop();
   boost::asio::awaitable<void> watch_idle();
-  void start(std::shared_ptr<const RequestBytes> request);
+  boost::asio::awaitable<void> leave();
+  void cancel_waiting();
+  void start(std::shared_ptr<const RequestBytes> request, std::size_t reserved);
   void finished(Slot& slot, Service::Answer answer);
 
   boost::asio::ip::tcp::socket socket_;

@@ -123,8 +123,12 @@ void Exposure::Core::grant(const ExposurePeer& peer, kafka::OneSidedGrantRequest
   session->grants_pending += static_cast<std::uint32_t>(to_ask.size());
 
   for (auto& one : to_ask) {
-    auto gathered = [self = shared_from_this(), gathering, session_id = session->id, topic = one.topic, partition = one.partition,
-                     log = one.log, isolation = one.request.isolation](PartitionGrantAnswer answer) {
+    // May wait in the log for a disk: it owns neither the exposure nor the log.
+    auto gathered = [weak = weak_from_this(), gathering, session_id = session->id, topic = one.topic, partition = one.partition,
+                     weak_log = std::weak_ptr<Partition>(one.log), isolation = one.request.isolation](PartitionGrantAnswer answer) {
+      const auto self = weak.lock();
+      const auto log = weak_log.lock();
+      if (!self || !log) return;
       self->home.post([self, gathering, session_id, topic, partition, log, isolation, answer = std::move(answer)]() mutable {
         const auto found = self->sessions.find(session_id);
         if (found != self->sessions.end()) --found->second->grants_pending;
@@ -189,13 +193,13 @@ void Exposure::Core::wait(const ExposurePeer& peer, const kafka::OneSidedWaitReq
   poll->done = done;
   poll->ticket = std::make_shared<WaitTicket>();
   // What becomes ready while the first word is on its way to home goes into the same answer.
-  poll->ticket->ready = [self = shared_from_this(), weak = std::weak_ptr<Poll>(poll)](std::int64_t grant_id) {
-    self->home.post([self, weak, grant_id] {
+  poll->ticket->ready = [executor = &home, weak = std::weak_ptr<Poll>(poll)](std::int64_t grant_id) {
+    executor->post([executor, weak, grant_id] {
       const auto found = weak.lock();
       if (!found || !found->done) return;
       const bool first = found->response.ready.empty();
       found->response.ready.push_back(grant_id);
-      if (first) self->home.post([found] { found->finish(); });
+      if (first) executor->post([found] { found->finish(); });
     });
   };
   session->end_wait = [poll] { poll->finish(); };

@@ -207,8 +207,10 @@ void PartitionExposure::bring_in(PartitionGrantRequest request, Answer answer, i
   shared_.metrics.bring_ins_total.fetch_add(1);
   const auto bytes = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(request.bytes_wanted, 64U << 10, shared_.settings.read_ahead_bytes));
   partition_->bring_in(offset, bytes, MemoryFor::exposure,
-                [self = shared_from_this(), request = std::move(request), answer = std::move(answer),
+                [weak = weak_from_this(), request = std::move(request), answer = std::move(answer),
                  attempts_left](const ResultOf<std::shared_ptr<Chunk>, kafka::Error>& chunk) mutable {
+    const auto self = weak.lock();  // the log holds this callback, and must not hold us
+    if (!self) return;
     if (chunk) return self->attempt(std::move(request), std::move(answer), attempts_left);
     if (chunk.error().code == ErrorCode::throttling_quota_exceeded)
       return self->refuse(answer, RefusalReason::no_memory, chunk.error(), self->shared_.settings.retry_after_ms);

@@ -45,6 +45,7 @@ TEST(OneSidedSim, NoRecordIsWrongMissingOrDoubled) {
   }
   int failures = 0;
   for (std::uint64_t seed = 1; seed <= seeds_wanted && failures < 5; ++seed) {
+    if (std::getenv("CIUIC_SIM_PROGRESS")) std::cerr << seed << "\n";
     const auto wrong = run(seed, sum);
     if (wrong.empty()) continue;
     ++failures;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 namespace ciuic::testing {
 
@@ -23,13 +24,14 @@ class FaultyEndpoint final : public Endpoint {
     std::size_t taken = 0;
     for (const auto& request : batch) {
       if (pending_.size() >= caps().reads_outstanding_max) break;
-      Pending one{request, {}, {}, 0, {}, false};
+      Pending one{request, {}, {}, 0, {}, false, false};
       one.step = faults_->script.take();
       auto& state = *faults_;
       if (state.hits(state.plan.delay, "delay")) one.polls_left = 1 + static_cast<int>(state.dice() % static_cast<unsigned>(state.plan.delay_polls_max));
       if (state.hits(state.plan.torn, "torn") && request.from.length > 1) one.tear_after = 1 + static_cast<std::uint32_t>(state.dice() % (request.from.length - 1));
       if (one.step && one.step->tear_after) one.tear_after = std::min(*one.step->tear_after, request.from.length);
       if (state.hits(state.plan.lost, "lost")) one.lost = true;
+      if (state.hits(state.plan.revoke_in_flight, "revoke_in_flight")) one.revoke = true;
       if (one.tear_after && *one.tear_after > 0) {
         // The first bytes are of now; the rest will be of the time when it completes.
         one.early.resize(*one.tear_after);
@@ -48,6 +50,11 @@ class FaultyEndpoint final : public Endpoint {
     while (count < into.size() && !pending_.empty()) {
       auto& one = pending_.front();
       if (!broken_ && one.lost) break;
+      if (!broken_ && std::exchange(one.revoke, false) && faults_->on_revoke) {
+        // The broker gets time to act before the READ is executed.
+        faults_->on_revoke();
+        one.polls_left = faults_->plan.delay_polls_max;
+      }
       if (!broken_ && one.polls_left > 0) {
         --one.polls_left;
         break;
@@ -74,6 +81,7 @@ class FaultyEndpoint final : public Endpoint {
     int polls_left;
     Buffer early;
     bool lost;
+    bool revoke;
   };
 
   /// A READ of the inner endpoint, to its end.
@@ -91,7 +99,6 @@ class FaultyEndpoint final : public Endpoint {
   std::optional<Fault> execute(Pending& one) {
     auto& state = *faults_;
     if (one.step && one.step->before) one.step->before();
-    if (state.hits(state.plan.revoke_in_flight, "revoke_in_flight") && state.on_revoke) state.on_revoke();
     auto fault = one.step ? one.step->complete_with : std::nullopt;
     if (!fault && state.hits(state.plan.error, "error")) fault = Fault::access_error;
     if (!fault && state.hits(state.plan.disconnect, "disconnect")) fault = Fault::peer_gone;

@@ -23,7 +23,7 @@ struct FaultPlan {
   int error = 0;           ///< access_error: endpoint broken
   int disconnect = 0;      ///< peer_gone
   int lost = 0;            ///< never completes (until close)
-  int revoke_in_flight = 0;///< `on_revoke` is called between post and execution
+  int revoke_in_flight = 0;///< `on_revoke` is called some polls before the READ is executed; it may only post
   int delay_polls_max = 5;
 };
 

@@ -28,7 +28,7 @@ SimClient::~SimClient() { drop_connection(); }
 void SimClient::drop_connection() {
   reader_.reset();
   queue_.reset();
-  has_grant_ = asking_ = renewing_ = waiting_ = false;
+  has_grant_ = asking_ = renewing_ = waiting_ = fetching_ = false;
   path_ = Path::none;
   session_ = 0;
   life_ = std::make_shared<int>(0);

@@ -57,9 +57,7 @@ SimWorld::SimWorld(std::uint64_t seed) : dice_(seed), log_(seed * 7919 + 1, draw
   client_provider_ = testing::make_faulty(broker_provider_, faults_);
   faults_->on_revoke = [this] {
     // The broker takes a principal's rights away while a READ is on its way.
-    if (!exposure_) return;
-    exposure_->revoke_principal("User:c" + std::to_string(roll(3)));
-    background(20);
+    if (exposure_) exposure_->revoke_principal("User:c" + std::to_string(roll(3)));
   };
   log_.start();
   log_.config = config_;
@@ -262,7 +260,6 @@ bool SimWorld::finish() {
   faults_->enabled = false;
   may_read_ = true;
   end_transactions();
-  for (auto& open : open_) (void)open;
   open_.clear();
   log_.settle();
   const auto partition = log_.find("t");

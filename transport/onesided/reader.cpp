@@ -68,6 +68,7 @@ Result<Delivery> Reader::read() {
     position_ = next_position_;
     at_ += consumed_;
     aligned_ = true;
+    slot_fresh_ = false;  // it was read before these bytes: the tail is told from a later one
     counters_.batches += got->batches.size();
     counters_.bytes += got->bytes;
   }

@@ -1,0 +1,259 @@
+// Exposure over the real log on one thread: who gets what, until when, and when memory goes back.
+#include <gtest/gtest.h>
+
+#include "broker/exposure/exposure.h"
+#include "tests/unit/log/support/log_world.h"
+#include "transport/base/log.h"
+#include "transport/kafka/messages/ciuic_onesided.h"
+#include "transport/rdma/memory/memory.h"
+#include "transport/rdma/registry.h"
+
+namespace ciuic::broker {
+namespace {
+
+using kafka::ErrorCode;
+
+struct Forward final : LogObserver {
+  Exposure* to = nullptr;
+  void chunk_opened(Partition& p, const std::shared_ptr<Chunk>& c) override { to->chunk_opened(p, c); }
+  void chunk_sealed(Partition& p, const std::shared_ptr<Chunk>& c) override { to->chunk_sealed(p, c); }
+  void chunk_wanted_back(Partition& p, const std::shared_ptr<Chunk>& c, Task done) override { to->chunk_wanted_back(p, c, std::move(done)); }
+  void committed(Partition& p, const Committed& at) override { to->committed(p, at); }
+  void layout_changed(Partition& p, LayoutChange change) override { to->layout_changed(p, change); }
+};
+
+class ExposureTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    log::set_level(log::Level::off);
+    Exposure::Parts parts;
+    parts.settings.lease_ms = 1000;
+    parts.settings.read_ms_max = 200;
+    parts.settings.sessions_per_principal_max = 3;
+    parts.settings.grants_per_session_max = 4;
+    parts.clock = &world_.clock;
+    parts.home = &world_.executor;
+    parts.executors = {&world_.executor};
+    parts.providers = {provider_};
+    parts.lookup.find = [this](const kafka::TopicId& topic, kafka::PartitionIndex) { return topic == log_->topic_id() ? log_ : nullptr; };
+    parts.lookup.may_read = [this](const std::string& principal, const std::string&) { return principal != denied_; };
+    exposure_ = std::make_unique<Exposure>(std::move(parts));
+    forward_.to = exposure_.get();
+    world_.start();
+    LogConfig config;
+    config.segment_bytes = 4096;
+    log_ = world_.create("t", 0, config);
+    fill(40);
+  }
+  void fill(int batches) {
+    for (int i = 0; i < batches; ++i)
+      ASSERT_TRUE(world_.append(*log_, testing::make_batch({.records = 5, .value_bytes = 40}), {AppendOrigin::client, kafka::LeaderEpoch(0)}));
+  }
+  template <class Request, class Response>
+  Response ask(void (Exposure::*api)(ExposurePeer, Request, Exposure::Done<Response>), Request request, const std::string& who = "User:a",
+               std::uint64_t connection = 1) {
+    std::optional<Response> got;
+    (exposure_.get()->*api)({who, connection}, std::move(request), [&](Response response) { got = std::move(response); });
+    world_.settle();
+    EXPECT_TRUE(got);
+    return got.value_or(Response{});
+  }
+  kafka::OneSidedConnectResponse connect(const std::string& who = "User:a", std::uint64_t connection = 1) {
+    kafka::OneSidedConnectRequest request;
+    request.providers = {"verbs", "memory"};
+    request.host_id = rdma::host_id();
+    return ask(&Exposure::connect, request, who, connection);
+  }
+  kafka::OneSidedGrantResponse grant(std::int64_t session, std::int64_t offset, const std::string& who = "User:a") {
+    kafka::OneSidedGrantRequest request;
+    request.session_id = session;
+    request.provider = "memory";
+    auto& topic = request.topics.emplace_back();
+    topic.topic_id = log_->topic_id();
+    auto& one = topic.partitions.emplace_back();
+    one.fetch_offset = offset;
+    one.bytes_wanted = 100000;
+    return ask(&Exposure::grant, request, who);
+  }
+  ErrorCode renew(std::int64_t session, std::int64_t grant_id, std::int64_t position = 0, const std::string& who = "User:a") {
+    kafka::OneSidedRenewRequest request;
+    request.session_id = session;
+    auto& one = request.grants.emplace_back();
+    one.grant_id = grant_id;
+    one.position = position;
+    const auto response = ask(&Exposure::renew, request, who);
+    return response.error_code != ErrorCode::none ? response.error_code : response.grants.at(0).error_code;
+  }
+  static const auto& only(const kafka::OneSidedGrantResponse& response) { return response.topics.at(0).partitions.at(0); }
+  /// Everything below the high watermark is deleted: the log wants the chunks back.
+  void delete_all() {
+    log_->delete_records(kafka::Offset(-1), [](const auto&) {});
+    world_.settle();
+    log_->maintain();
+    world_.settle();
+  }
+
+  Forward forward_;
+  testing::LogWorld world_{1, testing::LogWorld::small_arena(), &forward_};
+  rdma::MemoryFabric fabric_;
+  std::shared_ptr<rdma::Provider> provider_ = rdma::make_memory_provider(fabric_, world_.clock);
+  std::shared_ptr<Partition> log_;
+  std::unique_ptr<Exposure> exposure_;
+  std::string denied_;
+};
+
+TEST_F(ExposureTest, AGrantCoversTheLogInOrderWithoutAHole) {
+  const auto session = connect().session_id;
+  const auto response = grant(session, 7);
+  const auto& one = only(response);
+  ASSERT_EQ(one.error_code, ErrorCode::none);
+  ASSERT_FALSE(one.chunks.empty());
+  EXPECT_LE(one.chunks.front().base_offset, 7);
+  for (std::size_t i = 1; i < one.chunks.size(); ++i) EXPECT_EQ(one.chunks[i].base_offset, one.chunks[i - 1].next_offset);
+  EXPECT_EQ(one.high_watermark, 200);
+  EXPECT_EQ(exposure_->metrics().grants.load(), 1);
+}
+
+TEST_F(ExposureTest, OnlyWhoMayReadIsGrantedAndRenewed) {
+  const auto session = connect().session_id;
+  const auto granted = grant(session, 0);
+  EXPECT_EQ(renew(session, only(granted).grant_id), ErrorCode::none);
+  denied_ = "User:a";
+  EXPECT_EQ(only(grant(session, 0)).error_code, ErrorCode::topic_authorization_failed);
+  EXPECT_EQ(renew(session, only(granted).grant_id), ErrorCode::topic_authorization_failed);
+  denied_.clear();
+  EXPECT_EQ(renew(session, only(granted).grant_id), ErrorCode::invalid_fetch_session_epoch) << "a denied lease does not come back";
+}
+
+TEST_F(ExposureTest, ASessionIsOfItsPrincipalAlone) {
+  const auto session = connect().session_id;
+  EXPECT_EQ(grant(session, 0, "User:mallory").error_code, ErrorCode::fetch_session_id_not_found);
+  EXPECT_EQ(renew(session, 1, 0, "User:mallory"), ErrorCode::fetch_session_id_not_found);
+  EXPECT_EQ(exposure_->metrics().refusals[static_cast<std::size_t>(RefusalReason::foreign_session)].load(), 2);
+}
+
+TEST_F(ExposureTest, SessionsAndGrantsAreCapped) {
+  const auto session = connect().session_id;
+  EXPECT_EQ(connect().error_code, ErrorCode::none);
+  EXPECT_EQ(connect().error_code, ErrorCode::none);
+  EXPECT_EQ(connect().error_code, ErrorCode::throttling_quota_exceeded);
+  EXPECT_EQ(connect("User:b").error_code, ErrorCode::none) << "others are not disturbed";
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(only(grant(session, 0)).error_code, ErrorCode::none);
+  EXPECT_EQ(only(grant(session, 0)).error_code, ErrorCode::throttling_quota_exceeded);
+  EXPECT_EQ(only(grant(session, 0)).retry_after_ms, -1);
+}
+
+TEST_F(ExposureTest, AProviderOfOneHostIsNotOfferedToAnother) {
+  kafka::OneSidedConnectRequest request;
+  request.providers = {"memory"};
+  request.host_id = "elsewhere/0";
+  const auto response = ask(&Exposure::connect, request);
+  EXPECT_EQ(response.error_code, ErrorCode::unsupported_version);
+  EXPECT_TRUE(response.providers.empty());
+  EXPECT_EQ(exposure_->metrics().sessions.load(), 0);
+}
+
+TEST_F(ExposureTest, ChunksGoBackOnlyWhenLeaseAndLongestReadAreOver) {
+  const auto session = connect().session_id;
+  const auto granted = grant(session, 0);
+  ASSERT_EQ(only(granted).error_code, ErrorCode::none);
+  const auto leased = exposure_->metrics().chunk_leases.load();
+  ASSERT_GT(leased, 1);
+  delete_all();
+  const auto draining = exposure_->metrics().draining_chunks.load();
+  EXPECT_GT(draining, 0);
+  EXPECT_EQ(renew(session, only(granted).grant_id), ErrorCode::invalid_fetch_session_epoch) << "no renewal of what is wanted back";
+  world_.advance(Milliseconds(1100));
+  EXPECT_EQ(exposure_->metrics().draining_chunks.load(), draining) << "a READ may still be on its way";
+  world_.advance(Milliseconds(150));
+  EXPECT_EQ(exposure_->metrics().draining_chunks.load(), 0);
+}
+
+TEST_F(ExposureTest, AReleaseFreesAtOnce) {
+  const auto session = connect().session_id;
+  const auto granted = grant(session, 0);
+  kafka::OneSidedReleaseRequest request;
+  request.session_id = session;
+  request.grant_ids = {only(granted).grant_id};
+  EXPECT_EQ(ask(&Exposure::release, request).error_code, ErrorCode::none);
+  EXPECT_EQ(exposure_->metrics().chunk_leases.load(), 0);
+  EXPECT_EQ(exposure_->metrics().regions.load(), 0);
+  delete_all();
+  EXPECT_EQ(exposure_->metrics().draining_chunks.load(), 0);
+}
+
+TEST_F(ExposureTest, APositionLetsEarlierChunksGo) {
+  const auto session = connect().session_id;
+  const auto granted = grant(session, 0);
+  const auto before = exposure_->metrics().chunk_leases.load();
+  ASSERT_GT(before, 1);
+  EXPECT_EQ(renew(session, only(granted).grant_id, only(granted).chunks[0].next_offset), ErrorCode::none);
+  EXPECT_EQ(exposure_->metrics().chunk_leases.load(), before - 1);
+}
+
+TEST_F(ExposureTest, AConnectionThatEndedIsCutWhenItsLeasesAreOver) {
+  const auto connected = connect();
+  const auto token = rdma::Token::from(connected.providers.at(0).token);
+  auto endpoint = provider_->connect(connected.providers.at(0).address, *token, {});
+  ASSERT_TRUE(endpoint);
+  (void)grant(connected.session_id, 0);
+  exposure_->connection_closed(1);
+  world_.settle();
+  std::array<rdma::Completion, 1> none;
+  EXPECT_TRUE((*endpoint)->poll(none)) << "the lease it was told still holds";
+  world_.advance(Milliseconds(1300));
+  EXPECT_TRUE((*endpoint)->poll(none).has_error());
+  EXPECT_EQ(exposure_->metrics().sessions.load(), 0);
+  EXPECT_EQ(exposure_->metrics().grants.load(), 0);
+}
+
+TEST_F(ExposureTest, ARevokedPrincipalIsCutNow) {
+  const auto connected = connect();
+  auto endpoint = provider_->connect(connected.providers.at(0).address, *rdma::Token::from(connected.providers.at(0).token), {});
+  ASSERT_TRUE(endpoint);
+  (void)grant(connected.session_id, 0);
+  exposure_->revoke_principal("User:a");
+  world_.settle();
+  std::array<rdma::Completion, 1> none;
+  EXPECT_EQ((*endpoint)->poll(none).error(), rdma::Fault::peer_gone);
+  EXPECT_EQ(exposure_->metrics().regions.load(), 0);
+}
+
+TEST_F(ExposureTest, AWaitEndsWhenTheLogGrowsOrTheTimeIsOver) {
+  const auto session = connect().session_id;
+  const auto granted = grant(session, 200);
+  kafka::OneSidedWaitRequest request;
+  request.session_id = session;
+  request.max_wait_ms = 300;
+  auto& one = request.partitions.emplace_back();
+  one.grant_id = only(granted).grant_id;
+  one.offset = 200;
+  one.slot_version = 1000;
+  std::optional<kafka::OneSidedWaitResponse> got;
+  const auto wait = [&] {
+    got.reset();
+    exposure_->wait({"User:a", 2}, request, [&](kafka::OneSidedWaitResponse response) { got = std::move(response); });
+    world_.settle();
+  };
+  wait();
+  EXPECT_FALSE(got);
+  world_.advance(Milliseconds(301));
+  ASSERT_TRUE(got);
+  EXPECT_TRUE(got->ready.empty());
+  wait();
+  EXPECT_FALSE(got);
+  fill(1);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->ready, std::vector<std::int64_t>{only(granted).grant_id});
+  wait();
+  EXPECT_TRUE(got) << "it is there already";
+}
+
+TEST_F(ExposureTest, OffsetsOutsideTheLogAreFetchsError) {
+  const auto session = connect().session_id;
+  EXPECT_EQ(only(grant(session, 201)).error_code, ErrorCode::offset_out_of_range);
+  EXPECT_EQ(only(grant(session, -1)).error_code, ErrorCode::offset_out_of_range);
+}
+
+}  // namespace
+}  // namespace ciuic::broker

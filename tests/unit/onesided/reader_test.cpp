@@ -1,0 +1,234 @@
+// The read loop against scripted READs, over memory a test fills itself.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tests/conformance/support/pair.h"
+#include "transport/kafka/record_batch.h"
+#include "transport/onesided/reader.h"
+
+namespace ciuic::onesided {
+namespace {
+
+using rdma::Fault;
+using testing::FaultState;
+
+/// Three batches of ten offsets each, a slot, a grant for both, over the provider asked for.
+class ReaderTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    log::set_level(log::Level::off);
+    auto inner = rdma::make_provider(GetParam(), clock_).value();
+    provider_ = testing::make_faulty(inner, faults_);
+    domain_ = provider_->open_domain("User:a").value();
+    rdma::ListenOptions options;
+    options.runtime_dir = folder_.path();
+    listener_ = provider_->listen(options).value();
+    for (int i = 0; i < 3; ++i) append(i * 10, 10);
+    region_.emplace(domain_->expose(memory_->part(memory_, 4096, 65536)).value());
+    slot_region_.emplace(domain_->expose(memory_->part(memory_, 0, 4096)).value());
+    publish(30);
+    connect();
+  }
+  void connect() {
+    reader_.reset();
+    queue_.reset();
+    const auto token = rdma::Token::random();
+    listener_->admit(token, domain_, 1, clock_.now() + std::chrono::seconds(60));
+    queue_ = std::make_unique<ReadQueue>(provider_->connect(listener_->address(), token, {}).value(), clock_);
+    ReaderLimits limits;
+    limits.read_bytes = 4096;
+    reader_ = std::make_unique<Reader>(*queue_, limits);
+  }
+  void append(std::int64_t base, int records) {
+    kafka::RecordBatchBuilder builder;
+    for (int i = 0; i < records; ++i) {
+      kafka::RecordToWrite record;
+      record.timestamp = 1;
+      record.value = as_bytes("value");
+      builder.add(record);
+    }
+    Buffer out;
+    ASSERT_TRUE(builder.finish({}, out));
+    kafka::store_be(out.data(), base);
+    kafka::store_be(out.data() + kafka::batch_at::leader_epoch, std::int32_t{0});
+    std::memcpy(memory_->bytes().data() + 4096 + length_, out.data(), out.size());
+    starts_.push_back(length_);
+    length_ += static_cast<std::uint32_t>(out.size());
+  }
+  void publish(std::int64_t high_watermark, std::int64_t stable = -1) {
+    slot_.leader_epoch = kafka::LeaderEpoch(0);
+    slot_.high_watermark = kafka::Offset(high_watermark);
+    slot_.last_stable_offset = kafka::Offset(stable < 0 ? high_watermark : stable);
+    slot_.chunk_sequence = 1;
+    slot_.chunk_length = length_;
+    SlotWriter(memory_->bytes().first(slot_bytes)).write(slot_);
+  }
+  Grant grant() {
+    Grant grant;
+    grant.id = 1;
+    grant.leader_epoch = kafka::LeaderEpoch(0);
+    grant.high_watermark = grant.last_stable_offset = kafka::Offset(30);
+    grant.slot = *slot_region_->remote().sub(0, slot_bytes);
+    grant.chunks.push_back({1, kafka::Offset(0), {}, length_, 0, region_->remote()});
+    grant.deadline = clock_.now() + std::chrono::seconds(5);
+    return grant;
+  }
+  rdma::Result<Delivery> read() {
+    for (int i = 0; i < 100; ++i) {
+      queue_->poll();
+      auto got = reader_->read();
+      if (got || got.error() != Fault::would_block) return got;
+    }
+    return Fault::would_block;
+  }
+
+  ManualClock clock_;
+  testing::TemporaryFolder folder_;
+  std::shared_ptr<FaultState> faults_ = std::make_shared<FaultState>();
+  std::shared_ptr<testing::Memfd> memory_ = std::make_shared<testing::Memfd>(256U << 10);
+  std::shared_ptr<rdma::Provider> provider_;
+  std::shared_ptr<rdma::Domain> domain_;
+  std::unique_ptr<rdma::Listener> listener_;
+  std::optional<rdma::Region> region_, slot_region_;
+  std::unique_ptr<ReadQueue> queue_;
+  std::unique_ptr<Reader> reader_;
+  std::uint32_t length_ = 0;
+  std::vector<std::uint32_t> starts_;
+  Slot slot_;
+};
+
+TEST_P(ReaderTest, DeliversWhatIsCommittedAndThenTheTail) {
+  ASSERT_TRUE(reader_->adopt(grant(), kafka::Offset(0)));
+  const auto got = read();
+  ASSERT_TRUE(got) << name(got.error());
+  EXPECT_EQ(got->batches.size(), 3U);
+  EXPECT_EQ(got->next_offset.value, 30);
+  const auto tail = read();
+  ASSERT_TRUE(tail);
+  EXPECT_TRUE(tail->batches.empty());
+  EXPECT_TRUE(tail->at_tail);
+  append(30, 5);
+  publish(35);
+  const auto more = read();
+  ASSERT_TRUE(more);
+  EXPECT_EQ(more->batches.size(), 1U);
+  EXPECT_EQ(reader_->position().value, 35);
+}
+
+TEST_P(ReaderTest, BeginsAtTheBatchThatHoldsThePosition) {
+  ASSERT_TRUE(reader_->adopt(grant(), kafka::Offset(15)));
+  const auto got = read();
+  ASSERT_TRUE(got);
+  ASSERT_EQ(got->batches.size(), 2U);
+  EXPECT_EQ(kafka::RecordBatchView::parse(got->batches[0])->base_offset().value, 10);
+}
+
+TEST_P(ReaderTest, NothingIsReadOnceTheLeaseIsOver) {
+  ASSERT_TRUE(reader_->adopt(grant(), kafka::Offset(0)));
+  clock_.advance(std::chrono::seconds(6));
+  EXPECT_EQ(read().error(), Fault::lease_expired);
+  reader_->renewed(clock_.now(), 10'000);
+  EXPECT_TRUE(read());
+}
+
+TEST_P(ReaderTest, ABatchThatFailsItsCheckIsNeverDelivered) {
+  memory_->bytes()[4096 + starts_[1] + 80] ^= std::byte{1};
+  ASSERT_TRUE(reader_->adopt(grant(), kafka::Offset(0)));
+  int retries = 0;
+  rdma::Result<Delivery> got = Fault::would_block;
+  while ((got = read()).has_error() && outcome_of(got.error()) == rdma::Outcome::retry_here) ++retries;
+  ASSERT_TRUE(got.has_error());
+  EXPECT_EQ(got.error(), Fault::chunk_revoked) << "after retries, a new grant";
+  EXPECT_EQ(retries, ReaderLimits{}.retries_max);
+  EXPECT_EQ(reader_->position().value, 0);
+}
+
+TEST_P(ReaderTest, ReadCommittedStopsAtTheLastStableOffset) {
+  publish(30, 20);
+  auto one = grant();
+  one.isolation = kafka::Isolation::read_committed;
+  one.last_stable_offset = kafka::Offset(20);
+  ASSERT_TRUE(reader_->adopt(one, kafka::Offset(0)));
+  EXPECT_EQ(read()->next_offset.value, 20);
+  EXPECT_TRUE(read()->at_tail);
+  ++slot_.aborted_count;
+  publish(30, 30);
+  EXPECT_EQ(read().error(), Fault::aborted_list_stale);
+}
+
+TEST_P(ReaderTest, ALogStartAboveThePositionIsSaid) {
+  slot_.log_start_offset = kafka::Offset(10);
+  publish(30);
+  ASSERT_TRUE(reader_->adopt(grant(), kafka::Offset(0)));
+  const auto got = read();
+  ASSERT_TRUE(got);
+  EXPECT_TRUE(got->batches.empty());
+  EXPECT_EQ(got->log_start_offset.value, 10);
+}
+
+TEST_P(ReaderTest, ASealedSlotAsksForANewGrant) {
+  slot_.flags = slot_flag::sealed;
+  publish(30);
+  ASSERT_TRUE(reader_->adopt(grant(), kafka::Offset(0)));
+  EXPECT_EQ(read().error(), Fault::layout_changed);
+}
+
+TEST_P(ReaderTest, TheLogGoingOnInAnotherChunkAsksForANewGrant) {
+  ASSERT_TRUE(reader_->adopt(grant(), kafka::Offset(0)));
+  ASSERT_TRUE(read());
+  slot_.chunk_sequence = 2;
+  slot_.high_watermark = slot_.last_stable_offset = kafka::Offset(40);
+  SlotWriter(memory_->bytes().first(slot_bytes)).write(slot_);
+  EXPECT_EQ(read().error(), Fault::layout_changed);
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, ReaderTest, ::testing::Values("memory", "shm"), [](const auto& one) { return std::string(one.param); });
+
+class ScriptedReads : public ReaderTest {};
+
+TEST_P(ScriptedReads, AShortSuccessIsSeenAndReadAgain) {
+  ASSERT_TRUE(reader_->adopt(grant(), kafka::Offset(0)));
+  faults_->script.on_read(2).deliver_only = 100;
+  EXPECT_EQ(read().error(), Fault::batch_check_failed);
+  EXPECT_EQ(read()->batches.size(), 3U);
+}
+
+TEST_P(ScriptedReads, AnOlderBatchInTheDestinationIsNotTakenForTheNew) {
+  ASSERT_TRUE(reader_->adopt(grant(), kafka::Offset(0)));
+  ASSERT_TRUE(read());
+  reader_->seek(kafka::Offset(0));
+  faults_->script.on_read(3).deliver_only = 0;  // the destination keeps what it had: these very batches
+  EXPECT_EQ(read().error(), Fault::batch_check_failed);
+}
+
+TEST_P(ScriptedReads, AnAccessErrorMeansReconnect) {
+  ASSERT_TRUE(reader_->adopt(grant(), kafka::Offset(0)));
+  faults_->script.on_read(2).complete_with = Fault::access_error;
+  EXPECT_EQ(outcome_of(read().error()), rdma::Outcome::reconnect);
+  EXPECT_EQ(outcome_of(read().error()), rdma::Outcome::reconnect);
+  connect();
+  ASSERT_TRUE(reader_->adopt(grant(), kafka::Offset(0)));
+  EXPECT_EQ(read()->batches.size(), 3U);
+}
+
+TEST_P(ScriptedReads, AReadThatNeverCompletesEndsTheEndpointAtItsDeadline) {
+  faults_->plan.lost = 1000;
+  ASSERT_TRUE(reader_->adopt(grant(), kafka::Offset(0)));
+  EXPECT_EQ(read().error(), Fault::would_block);
+  clock_.advance(std::chrono::milliseconds(2100));
+  EXPECT_EQ(read().error(), Fault::read_timed_out);
+}
+
+TEST_P(ScriptedReads, ATornSlotIsReadAgain) {
+  ASSERT_TRUE(reader_->adopt(grant(), kafka::Offset(0)));
+  faults_->script.on_read(1).tear_after = 24;
+  faults_->script.on_read(1).before = [this] { publish(30); };
+  EXPECT_EQ(read().error(), Fault::torn_slot);
+  EXPECT_TRUE(read());
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, ScriptedReads, ::testing::Values("memory"), [](const auto& one) { return std::string(one.param); });
+
+}  // namespace
+}  // namespace ciuic::onesided

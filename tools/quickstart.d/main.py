@@ -1,0 +1,183 @@
+"""The main job: starts a broker, feeds the corpus, reads it back four ways, prints the table. See tools/quickstart."""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from digest import combined
+
+HERE = pathlib.Path(__file__).parent
+TOPIC = "deepseek-training"
+GROUP = "gpu-cluster-1"
+PARTITIONS = 4
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def say(text):
+    print(f"\033[1m==>\033[0m {text}" if sys.stderr.isatty() else f"==> {text}", file=sys.stderr, flush=True)
+
+
+class Broker:
+    def __init__(self, program, folder):
+        self.folder = folder
+        self.log = open(folder / "broker.log", "w")
+        port_file = folder / "port"
+        self.process = subprocess.Popen(
+            [program, "--port-file", str(port_file), "--override", f"log.dirs={folder}/logs", "--override",
+             "listeners=PLAINTEXT://127.0.0.1:0", "--override", f"num.partitions={PARTITIONS}"],
+            stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
+        deadline = time.monotonic() + 10
+        while not port_file.exists():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"the broker did not start:\n{(folder / 'broker.log').read_text()}")
+            time.sleep(0.01)
+        self.address = f"127.0.0.1:{port_file.read_text().strip()}"
+
+    def cpu_seconds(self):
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+
+def choose(corpus, limit):
+    """Files in a fixed order until `limit` bytes (0: all)."""
+    chosen, total = [], 0
+    for folder, folders, names in os.walk(corpus):
+        folders.sort()
+        for name in sorted(names):
+            path = pathlib.Path(folder, name)
+            if path.suffix in (".c", ".h") and not path.is_symlink():
+                chosen.append(str(path.relative_to(corpus)))
+                total += path.stat().st_size
+                if limit and total >= limit:
+                    return chosen, total
+    return chosen, total
+
+
+def run_all(commands):
+    """Runs processes side by side; each prints one JSON line."""
+    running = [subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True, cwd=HERE) for command in commands]
+    results = []
+    for process in running:
+        out, _ = process.communicate(timeout=1800)
+        if process.returncode != 0:
+            for other in running:
+                other.poll() is None and other.kill()
+            sys.exit(f"{' '.join(process.args[1:3])} failed with status {process.returncode}")
+        results.append(json.loads(out.splitlines()[-1]))
+    return results
+
+
+def measure(broker, name, commands):
+    say(name)
+    before, started = broker.cpu_seconds(), time.monotonic()
+    results = run_all(commands)
+    wall = time.monotonic() - started
+    parts = {}
+    for result in results:
+        parts.update(result.get("parts", {}))
+    paths = {result.get("path", "tcp") for result in results}
+    return {"reader": name, "path": "/".join(sorted(paths)), "records": sum(r["records"] for r in results),
+            "bytes": sum(r["bytes"] for r in results), "parts": parts, "wall": wall,
+            "seconds": max(r["seconds"] for r in results), "cpu": broker.cpu_seconds() - before}
+
+
+def table(rows):
+    head = ("", "path", "records", "bytes", "digest", "seconds", "MB/s", "broker CPU s/GB")
+    lines = [head]
+    for row in rows:
+        gigabytes = row["bytes"] / 1e9
+        digest = combined(row["parts"])[:16] if row["parts"] else "-"
+        lines.append((row["reader"], row["path"], f"{row['records']:,}", f"{row['bytes']:,}", digest, f"{row['seconds']:.2f}",
+                      f"{row['bytes'] / 1e6 / row['seconds']:,.0f}", f"{row['cpu'] / gigabytes:.3f}"))
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    for number, line in enumerate(lines):
+        print("  ".join(cell.ljust(width) if i < 2 else cell.rjust(width) for i, (cell, width) in enumerate(zip(line, widths))))
+        if number == 0:
+            print("  ".join("-" * width for width in widths))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--broker", required=True)
+    parser.add_argument("--corpus", required=True)
+    parser.add_argument("--bytes", type=int, required=True)
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args()
+
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="ciuic-quickstart-"))
+    broker = None
+    kept = False
+    try:
+        files, total = choose(options.corpus, options.bytes)
+        say(f"corpus: {len(files):,} files, {total / 1e6:,.0f} MB of C sources")
+        broker = Broker(options.broker, folder)
+        say(f"broker: {broker.address}, log in {folder}/logs")
+
+        shares = []
+        producers = min(2, os.cpu_count() or 1)
+        # A directory's files go to one producer, so that a key keeps its order.
+        directories = sorted({str(pathlib.PurePath(name).parent) for name in files})
+        owner = {directory: i % producers for i, directory in enumerate(directories)}
+        for i in range(producers):
+            share = folder / f"share-{i}"
+            share.write_text("\n".join(name for name in files if owner[str(pathlib.PurePath(name).parent)] == i))
+            shares.append(share)
+        fed = measure(broker, "produce: kafka-python, snappy",
+                      [["producers.py", broker.address, TOPIC, options.corpus, str(share)] for share in shares])
+
+        from kafka import KafkaConsumer, TopicPartition
+        probe = KafkaConsumer(bootstrap_servers=broker.address)
+        ends = probe.end_offsets([TopicPartition(TOPIC, p) for p in range(PARTITIONS)])
+        probe.close()
+        ends = {part.partition: end for part, end in ends.items()}
+        if sum(ends.values()) != fed["records"]:
+            sys.exit(f"{fed['records']} records were acknowledged, the log holds {sum(ends.values())}")
+        ends = json.dumps(ends)
+
+        rows = [fed]
+        rows.append(measure(broker, f"read: 2 × kafka-python, group {GROUP}",
+                            [["readers.py", "kafka-python", broker.address, TOPIC, GROUP, ends]] * 2))
+        rows.append(measure(broker, "read: ciuickafka over TCP", [["readers.py", "ciuic", broker.address, TOPIC, "tcp", ends]]))
+        rows.append(measure(broker, "read: ciuickafka one-sided", [["readers.py", "ciuic", broker.address, TOPIC, "rdma", ends]]))
+
+        print()
+        table(rows)
+        digests = {combined(row["parts"]) for row in rows[1:]}
+        counts = {(row["records"], row["bytes"]) for row in rows}
+        print()
+        if len(digests) != 1 or len(counts) != 1:
+            print("the readers DISAGREE: see the digests, records and bytes above")
+            sys.exit(1)
+        print(f"all digests agree: {digests.pop()}")
+        if options.keep:
+            kept = True
+            print(f"\nthe broker runs on: {broker.address} (pid {broker.process.pid}, log {folder}/broker.log)\n"
+                  f"  build/release/bin/ciuic topics list --bootstrap-server {broker.address}\n"
+                  f"  build/release/bin/ciuic consume {TOPIC} --bootstrap-server {broker.address} -o beginning -c 1\n"
+                  f"stop it with: kill {broker.process.pid}; then remove {folder}")
+    finally:
+        if broker is not None and not kept:
+            status = broker.stop()
+            if status != 0:
+                print(f"the broker ended with status {status}; its log:\n{(folder / 'broker.log').read_text()[-2000:]}", file=sys.stderr)
+        if not kept:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

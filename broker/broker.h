@@ -35,6 +35,11 @@ struct Broker {
   Exposure* exposure = nullptr;  // null: onesided.enable=false
 };
 
+/// Where broker-wide values come from, for DescribeConfigs. Valid while both live.
+[[nodiscard]] inline BrokerLayers layers(const Broker& broker, const MetadataImage& image) {
+  return {image.broker_config(std::to_string(broker.config.node_id)), image.broker_config(""), broker.overrides};
+}
+
 /// "0.1.0"; one source for --version, ApiVersions' logs and docs.
 [[nodiscard]] const char* version();
 /// The Apache Kafka release whose protocol this broker speaks.

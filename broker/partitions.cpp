@@ -34,15 +34,26 @@ class Countdown {
 
 Partitions::Partitions(Parts parts) : parts_(std::move(parts)), queue_(parts_.io->make_queue()) {}
 
-PartitionPlan Partitions::plan(const TopicImage& topic, std::int32_t partition, const MetadataImage& image) {
-  auto config = make_topic_config(*parts_.config, image.topic_config(topic.name));
-  // What is in the metadata log was checked before it was written; a row that changed since falls back to the default.
+BrokerLayers Partitions::layers(const MetadataImage& image) const {
+  return {image.broker_config(std::to_string(parts_.config->node_id)), image.broker_config(""), *parts_.file};
+}
+
+// What is in the metadata log was checked before it was written; a row that changed since falls back to the default.
+LogConfig Partitions::defaults(const MetadataImage& image) const {
+  auto config = make_log_defaults(layers(image));
+  return config ? *config : parts_.config->log;
+}
+
+PartitionPlan Partitions::plan(const TopicImage& topic, std::int32_t partition, const MetadataImage& image,
+                               const LogConfig& defaults) const {
+  auto config = make_topic_config(defaults, image.topic_config(topic.name));
   const auto shard = std::hash<kafka::PartitionId>{}({topic.id, kafka::PartitionIndex(partition)});
-  return {topic.id, config ? *config : parts_.config->log, &(*parts_.shards)[shard]};
+  return {topic.id, config ? *config : defaults, &(*parts_.shards)[shard]};
 }
 
 ResultOf<void, std::string> Partitions::open(const MetadataImage& image) {
   PartitionTable table;
+  const auto log_defaults = defaults(image);
   for (const auto& path : parts_.config->log_dirs) {
     LogDirectorySettings settings;
     settings.path = path;
@@ -58,7 +69,7 @@ ResultOf<void, std::string> Partitions::open(const MetadataImage& image) {
       const auto* topic = image.topic(found.name.topic);
       if (topic == nullptr || topic->partition(found.name.partition) == nullptr) return std::nullopt;
       if (found.topic_id && *found.topic_id != topic->id) return std::nullopt;
-      return plan(*topic, found.name.partition.value, image);
+      return plan(*topic, found.name.partition.value, image, log_defaults);
     });
     if (!loaded) return fmt::format("log.dirs={}: {}", path, loaded.error().text);
     for (const auto& partition : *loaded) {
@@ -78,7 +89,7 @@ ResultOf<void, std::string> Partitions::open(const MetadataImage& image) {
       auto* const directory = directory_for_new();
       if (directory == nullptr) return std::string("log.dirs: no directory is usable");
       const auto index = static_cast<std::int32_t>(i);
-      auto made = directory->create({name, kafka::PartitionIndex(index)}, plan(*topic, index, image));
+      auto made = directory->create({name, kafka::PartitionIndex(index)}, plan(*topic, index, image, log_defaults));
       if (!made) return fmt::format("{}-{}: {}", name, i, made.error().text);
       logs[i] = *made;
     }
@@ -128,6 +139,10 @@ void Partitions::apply(MetadataPointer previous, MetadataPointer next, std::func
     auto table = *table_.get();
     std::vector<std::shared_ptr<Partition>> removed;
     kafka::Error error;
+    const auto log_defaults = defaults(*next);
+    const auto now = layers(*next);
+    const auto then = layers(*previous);
+    const bool all_change = now.node != then.node || now.cluster != then.cluster;
     for (const auto& [name, topic] : next->topics()) {
       const auto* before = previous->topic(topic->id);
       if (before != nullptr && before->partitions.size() == topic->partitions.size()) continue;
@@ -139,7 +154,7 @@ void Partitions::apply(MetadataPointer previous, MetadataPointer next, std::func
           break;
         }
         const auto index = static_cast<std::int32_t>(i);
-        const auto where = plan(*topic, index, *next);
+        const auto where = plan(*topic, index, *next, log_defaults);
         auto made = directory->create({name, kafka::PartitionIndex(index)}, where);
         if (!made) {
           error = made.error();
@@ -159,9 +174,10 @@ void Partitions::apply(MetadataPointer previous, MetadataPointer next, std::func
     }
     for (const auto& [id, logs] : table) {
       const auto* topic = next->topic(id);
-      if (topic == nullptr || next->topic_config(topic->name) == previous->topic_config(topic->name)) continue;
+      if (topic == nullptr) continue;
+      if (!all_change && next->topic_config(topic->name) == previous->topic_config(topic->name)) continue;
       for (const auto& partition : logs) {
-        partition->executor().post([partition, config = plan(*topic, partition->name().partition.value, *next).config] {
+        partition->executor().post([partition, config = plan(*topic, partition->name().partition.value, *next, log_defaults).config] {
           partition->set_config(config);
         });
       }

@@ -22,6 +22,7 @@ class Partitions {
  public:
   struct Parts {
     const BrokerConfig* config = nullptr;
+    const Overrides* file = nullptr;  // what server.properties and the command line say
     Shards* shards = nullptr;
     FileIo* io = nullptr;
     const Clock* clock = nullptr;
@@ -47,7 +48,9 @@ class Partitions {
   [[nodiscard]] const Arena& arena() const { return *parts_.arena; }
 
  private:
-  [[nodiscard]] PartitionPlan plan(const TopicImage& topic, std::int32_t partition, const MetadataImage& image);
+  [[nodiscard]] BrokerLayers layers(const MetadataImage& image) const;
+  [[nodiscard]] LogConfig defaults(const MetadataImage& image) const;
+  [[nodiscard]] PartitionPlan plan(const TopicImage& topic, std::int32_t partition, const MetadataImage& image, const LogConfig& defaults) const;
   [[nodiscard]] LogDirectory* directory_for_new();
   void upkeep();
   void checkpoints();

@@ -158,7 +158,7 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
     broker.exposure = impl->exposure.get();
   }
 
-  impl->partitions = std::make_unique<Partitions>(Partitions::Parts{&broker.config, impl->shards.get(), impl->io.get(), broker.clock,
+  impl->partitions = std::make_unique<Partitions>(Partitions::Parts{&broker.config, &broker.overrides, impl->shards.get(), impl->io.get(), broker.clock,
                                                                     impl->events.get(), Arena::make(arena)});
   broker.partitions = impl->partitions.get();
   impl->groups = std::make_unique<GroupCoordinator>(GroupSettings::from(broker.config), *broker.clock);

@@ -1,4 +1,7 @@
 // v2 throttle · v4 broker defaults by -1 (KIP-464) · v5 flexible, configs in the answer (KIP-525) · v7 topic id.
+#include <map>
+#include <utility>
+
 #include "broker/api/apis.h"
 #include "broker/api/async.h"
 #include "transport/kafka/messages/create_topics.h"
@@ -9,7 +12,17 @@ Awaitable<kafka::CreateTopicsResponse> create_topics(RequestContext& context, ka
   kafka::CreateTopicsResponse response;
   const auto commit = request.validate_only ? Commit::validate_only : Commit::yes;
   std::vector<NewTopic> topics;
+  std::map<std::string_view, int> times;
+  for (const auto& wanted : request.topics) ++times[wanted.name];
   for (const auto& wanted : request.topics) {
+    if (const auto named = std::exchange(times[wanted.name], 0); named != 1) {
+      if (named == 0) continue;  // answered at its first mention
+      auto& answer = response.topics.emplace_back();
+      answer.name = wanted.name;
+      answer.error_code = ErrorCode::invalid_request;
+      answer.error_message = "Duplicate topic name.";
+      continue;
+    }
     if (!context.allowed(Operation::create, Resource::topic, wanted.name)) {
       auto& answer = response.topics.emplace_back();
       answer.name = wanted.name;
@@ -30,6 +43,7 @@ Awaitable<kafka::CreateTopicsResponse> create_topics(RequestContext& context, ka
   for (const auto& topic : topics) (*configs)[topic.name] = topic.config;
   const auto made = co_await await_callback<std::vector<CreatedTopic>>(
       [&](auto done) { context.broker.controller->create_topics(std::move(topics), commit, std::move(done)); });
+  const auto image = context.image();
   for (const auto& topic : made) {
     auto& answer = response.topics.emplace_back();
     answer.name = topic.name;
@@ -42,9 +56,9 @@ Awaitable<kafka::CreateTopicsResponse> create_topics(RequestContext& context, ka
     answer.num_partitions = topic.partitions;
     answer.replication_factor = topic.replication_factor;
     auto& entries = answer.configs.emplace();
-    for (const auto& entry : describe_topic(context.broker.overrides, (*configs)[topic.name])) {
+    for (const auto& entry : describe_topic(layers(context.broker, *image), (*configs)[topic.name])) {
       auto& config = entries.emplace_back();
-      config.name = entry.setting->key;
+      config.name = entry.key;
       config.value = entry.value;
       config.config_source = entry.sources.front().source;
     }

@@ -11,16 +11,19 @@ namespace {
 using Response = kafka::DescribeConfigsResponse;
 constexpr std::int8_t topic_resource = 2;
 constexpr std::int8_t broker_resource = 4;
+constexpr std::int8_t for_all_brokers = 3;  // ConfigSource DYNAMIC_DEFAULT_BROKER_CONFIG
+
+enum class ReadOnly { no, unless_dynamic };
 
 void fill(Response::DescribeConfigsResult& answer, const std::vector<ConfigEntry>& entries,
-          const std::optional<std::vector<std::string>>& keys, const kafka::DescribeConfigsRequest& request, bool read_only) {
+          const std::optional<std::vector<std::string>>& keys, const kafka::DescribeConfigsRequest& request, ReadOnly read_only) {
   for (const auto& entry : entries) {
-    const std::string key(entry.setting->key);
+    const auto& key = entry.key;
     if (keys && std::find(keys->begin(), keys->end(), key) == keys->end()) continue;
     auto& config = answer.configs.emplace_back();
     config.name = key;
     config.value = entry.value;
-    config.read_only = read_only;
+    config.read_only = read_only == ReadOnly::unless_dynamic && !is_dynamic(key);
     config.config_source = entry.sources.front().source;
     config.is_sensitive = false;
     config.config_type = static_cast<std::int8_t>(entry.setting->type);
@@ -52,15 +55,21 @@ Awaitable<Response> describe_configs(RequestContext& context, kafka::DescribeCon
       } else if (image->topic(resource.resource_name) == nullptr) {
         refuse(ErrorCode::unknown_topic_or_partition, fmt::format("The topic '{}' does not exist.", resource.resource_name));
       } else {
-        fill(answer, describe_topic(context.broker.overrides, image->topic_config(resource.resource_name)), resource.configuration_keys,
-             request, false);
+        fill(answer, describe_topic(layers(context.broker, *image), image->topic_config(resource.resource_name)), resource.configuration_keys,
+             request, ReadOnly::no);
       }
     } else if (resource.resource_type == broker_resource) {
       if (!context.allowed(Operation::describe_configs, Resource::cluster, "kafka-cluster")) {
         refuse(ErrorCode::cluster_authorization_failed, "Cluster authorization failed.");
       } else if (resource.resource_name == std::to_string(context.broker.config.node_id)) {
-        fill(answer, describe_broker(context.broker.overrides), resource.configuration_keys, request, true);
-      } else if (!resource.resource_name.empty()) {  // empty: the cluster-wide dynamic defaults, of which there are none
+        fill(answer, describe_broker(layers(context.broker, *image)), resource.configuration_keys, request, ReadOnly::unless_dynamic);
+      } else if (resource.resource_name.empty()) {  // what is set on all brokers, and nothing else
+        auto entries = describe_broker(layers(context.broker, *image));
+        for (auto& entry : entries) std::erase_if(entry.sources, [](const auto& from) { return from.source != for_all_brokers; });
+        std::erase_if(entries, [](const auto& entry) { return entry.sources.empty(); });
+        for (auto& entry : entries) entry.value = entry.sources.front().value;
+        fill(answer, entries, resource.configuration_keys, request, ReadOnly::unless_dynamic);
+      } else {
         refuse(ErrorCode::invalid_request, fmt::format("Unexpected broker id, expected {} or empty string, but received {}",
                                                        context.broker.config.node_id, resource.resource_name));
       }

@@ -30,7 +30,6 @@ Awaitable<void> ensure_offsets_topic(RequestContext& context) {
   topic.name = offsets_topic;
   topic.partitions = config.offsets_partitions;
   topic.replication_factor = config.offsets_replication_factor;
-  topic.internal = true;
   topic.config = {{"cleanup.policy", "compact"}, {"compression.type", "producer"}, {"segment.bytes", std::to_string(config.offsets_segment_bytes)}};
   const auto made = co_await await_callback<std::vector<CreatedTopic>>([&](auto done) {
     context.broker.controller->create_topics({std::move(topic)}, Commit::yes, std::move(done));
@@ -46,7 +45,9 @@ Awaitable<void> ensure_offsets_topic(RequestContext& context) {
 Awaitable<Response::Coordinator> find_one(RequestContext& context, std::int8_t type, std::string key) {
   if (type == transaction_key) {
     if (!context.allowed(Operation::describe, Resource::transactional_id, key)) co_return refuse(key, ErrorCode::transactional_id_authorization_failed);
-    co_return refuse(key, ErrorCode::coordinator_not_available);  // transactions are not served
+    // No client retries this one: it fails at once, with words, instead of waiting for a coordinator that never comes.
+    co_return refuse(key, ErrorCode::transactional_id_authorization_failed,
+                     "Transactions are not served by this broker; leave transactional.id unset.");
   }
   if (type == share_key && context.version() >= knows_share) {
     co_return refuse(key, ErrorCode::invalid_request, "Share groups are not served by this broker.");

@@ -1,4 +1,4 @@
-// v0 KIP-339 · v1 flexible. Topics; broker settings are read at start and refused here with words.
+// v0 KIP-339 · v1 flexible. Topics, and of brokers the keys that give topics their defaults; others are read at start.
 #include <set>
 
 #include "broker/api/apis.h"
@@ -8,11 +8,12 @@
 namespace ciuic::broker::api {
 namespace {
 constexpr std::int8_t topic_resource = 2;
-}
+constexpr std::int8_t broker_resource = 4;
+}  // namespace
 
 Awaitable<kafka::IncrementalAlterConfigsResponse> incremental_alter_configs(RequestContext& context, kafka::IncrementalAlterConfigsRequest request) {
   kafka::IncrementalAlterConfigsResponse response;
-  std::vector<TopicConfigChange> changes;
+  std::vector<ConfigAlteration> changes;
   std::vector<std::size_t> places;
   std::set<std::pair<std::int8_t, std::string>> seen;
   for (const auto& resource : request.resources) {
@@ -27,16 +28,24 @@ Awaitable<kafka::IncrementalAlterConfigsResponse> incremental_alter_configs(Requ
       refuse(ErrorCode::invalid_request, fmt::format("Each resource must appear at most once; '{}' does not", resource.resource_name));
       continue;
     }
-    if (resource.resource_type != topic_resource) {
-      refuse(ErrorCode::invalid_request, "only topic configs can be changed while the broker runs; set others in server.properties and restart");
+    const bool of_topic = resource.resource_type == topic_resource;
+    if (!of_topic && resource.resource_type != broker_resource) {
+      refuse(ErrorCode::invalid_request, fmt::format("Unsupported resource type: {}; 2 (topic) and 4 (broker) are", resource.resource_type));
       continue;
     }
-    if (!context.allowed(Operation::alter_configs, Resource::topic, resource.resource_name)) {
-      refuse(ErrorCode::topic_authorization_failed, "Topic authorization failed.");
+    const auto node = std::to_string(context.broker.config.node_id);
+    if (!of_topic && !resource.resource_name.empty() && resource.resource_name != node) {
+      refuse(ErrorCode::invalid_request, fmt::format("Unexpected broker id, expected {} or empty string, but received {}", node, resource.resource_name));
       continue;
     }
-    TopicConfigChange change;
-    change.topic = resource.resource_name;
+    if (!context.allowed(Operation::alter_configs, of_topic ? Resource::topic : Resource::cluster, of_topic ? std::string_view(resource.resource_name) : "kafka-cluster")) {
+      refuse(of_topic ? ErrorCode::topic_authorization_failed : ErrorCode::cluster_authorization_failed,
+             of_topic ? "Topic authorization failed." : "Cluster authorization failed.");
+      continue;
+    }
+    ConfigAlteration change;
+    change.resource = of_topic ? ConfigResource::topic : ConfigResource::broker;
+    change.name = resource.resource_name;
     std::set<std::string> keys;
     bool good = true;
     for (const auto& config : resource.configs) {

@@ -16,7 +16,6 @@ struct NewTopic {
   std::int16_t replication_factor = -1;    // likewise
   std::vector<std::pair<std::int32_t, std::vector<std::int32_t>>> assignments;  // then both numbers are -1
   Overrides config;
-  bool internal = false;                   // made by the broker itself: reserved names are allowed
 };
 struct CreatedTopic {
   std::string name;
@@ -36,8 +35,11 @@ struct NamedResult {
 };
 
 enum class ConfigChange : std::int8_t { set = 0, remove = 1, append = 2, subtract = 3 };
-struct TopicConfigChange {
-  std::string topic;
+/// As on the wire and in ConfigRecord.
+enum class ConfigResource : std::int8_t { topic = 2, broker = 4 };
+struct ConfigAlteration {
+  ConfigResource resource = ConfigResource::topic;
+  std::string name;  // a topic's; a broker's id, or "" for all brokers
   struct Key {
     std::string key;
     ConfigChange change;
@@ -71,7 +73,8 @@ class Controller {
   /// By id, since a name may have come back. UNKNOWN_TOPIC_ID.
   virtual void delete_topics(std::vector<kafka::TopicId> topics, Callback<std::vector<kafka::Error>> done) = 0;
   virtual void create_partitions(std::vector<MorePartitions> topics, Commit commit, Callback<std::vector<NamedResult>> done) = 0;
-  virtual void alter_configs(std::vector<TopicConfigChange> topics, Commit commit, Callback<std::vector<NamedResult>> done) = 0;
+  /// Of brokers, the keys that `is_dynamic` names.
+  virtual void alter_configs(std::vector<ConfigAlteration> changes, Commit commit, Callback<std::vector<NamedResult>> done) = 0;
   /// A block of producer ids that nobody else gets, over restarts too.
   virtual void allocate_producer_ids(Callback<ResultOf<ProducerIdBlock, kafka::Error>> done) = 0;
 };

@@ -37,7 +37,7 @@ class LocalController final : public Controller {
   void create_topics(std::vector<NewTopic> topics, Commit commit, Callback<std::vector<CreatedTopic>> done) override;
   void delete_topics(std::vector<kafka::TopicId> topics, Callback<std::vector<kafka::Error>> done) override;
   void create_partitions(std::vector<MorePartitions> topics, Commit commit, Callback<std::vector<NamedResult>> done) override;
-  void alter_configs(std::vector<TopicConfigChange> topics, Commit commit, Callback<std::vector<NamedResult>> done) override;
+  void alter_configs(std::vector<ConfigAlteration> changes, Commit commit, Callback<std::vector<NamedResult>> done) override;
   void allocate_producer_ids(Callback<ResultOf<ProducerIdBlock, kafka::Error>> done) override;
 
  private:

@@ -17,6 +17,8 @@ using kafka::ErrorCode;
 // As Apache's broker asks of its controller (ProducerIdsBlock).
 constexpr std::int32_t producer_ids_per_block = 1000;
 constexpr std::int32_t partitions_of_a_topic_max = 100'000;
+// Its directory lies among those of the topics.
+constexpr std::string_view metadata_topic = "__cluster_metadata";
 
 Error check_replicas(const std::vector<std::int32_t>& replicas, const MetadataImage& image) {
   if (replicas.empty()) return {ErrorCode::invalid_replica_assignment, "a partition has no replica"};
@@ -44,10 +46,10 @@ Buffer partition_record(const kafka::TopicId& topic, std::int32_t index, const s
   return encode_metadata(record);
 }
 
-Buffer config_record(const std::string& topic, const std::string& key, std::optional<std::string> value) {
+Buffer config_record(ConfigResource resource, const std::string& name, const std::string& key, std::optional<std::string> value) {
   kafka::ConfigRecord record;
-  record.resource_type = 2;
-  record.resource_name = topic;
+  record.resource_type = static_cast<std::int8_t>(resource);
+  record.resource_name = name;
   record.name = key;
   record.value = std::move(value);
   return encode_metadata(record);
@@ -61,6 +63,9 @@ struct Plan {
 Plan plan_topic(const NewTopic& topic, const BrokerConfig& config, const MetadataImage& image) {
   const auto refuse = [](ErrorCode code, std::string text) { return Plan{{}, {code, std::move(text)}}; };
   if (const auto wrong = wrong_topic_name(topic.name)) return refuse(ErrorCode::invalid_topic_exception, *wrong);
+  if (topic.name == metadata_topic) {
+    return refuse(ErrorCode::invalid_topic_exception, fmt::format("Topic '{}' is the broker's own metadata log.", topic.name));
+  }
   if (image.topic(topic.name) != nullptr) {
     return refuse(ErrorCode::topic_already_exists, fmt::format("Topic '{}' already exists.", topic.name));
   }
@@ -77,7 +82,7 @@ Plan plan_topic(const NewTopic& topic, const BrokerConfig& config, const Metadat
       }
     }
   }
-  if (const auto made = make_topic_config(config, topic.config); !made) return refuse(ErrorCode::invalid_config, made.error());
+  if (const auto made = make_topic_config(config.log, topic.config); !made) return refuse(ErrorCode::invalid_config, made.error());
   Plan plan;
   if (!topic.assignments.empty()) {
     if (topic.partitions != -1 || topic.replication_factor != -1) {
@@ -113,12 +118,30 @@ Plan plan_topic(const NewTopic& topic, const BrokerConfig& config, const Metadat
   return plan;
 }
 
-/// The topic's config after the change, or why not.
-ResultOf<Overrides, Error> changed_config(const TopicConfigChange& change, const MetadataImage& image) {
-  Overrides config = image.topic_config(change.topic);
+/// The row of a key as the resource names it; nullptr if the resource has no such key, or it cannot change now.
+const Setting* row_of(ConfigResource resource, std::string_view key) {
+  if (resource == ConfigResource::topic) return find_setting(Scope::topic, key);
+  for (const auto& setting : all_settings()) {
+    if (setting.scope == Scope::topic && !setting.broker_key.empty() && setting.broker_key == key) return &setting;
+  }
+  return nullptr;
+}
+
+Error unknown_key(ConfigResource resource, const std::string& key) {
+  if (resource == ConfigResource::topic) return {ErrorCode::invalid_config, fmt::format("Unknown topic config name: {}", key)};
+  if (find_setting(Scope::broker, key) != nullptr) {
+    return {ErrorCode::invalid_request,
+            fmt::format("Cannot update these configs dynamically: Set({}); set it in server.properties and restart", key)};
+  }
+  return {ErrorCode::invalid_config, fmt::format("Unknown broker config name: {}", key)};
+}
+
+/// The resource's config after the change, or why not.
+ResultOf<Overrides, Error> changed_config(const ConfigAlteration& change, const Overrides& before) {
+  Overrides config = before;
   for (const auto& key : change.keys) {
-    const auto* setting = find_setting(Scope::topic, key.key);
-    if (setting == nullptr) return Error{ErrorCode::invalid_config, fmt::format("Unknown topic config name: {}", key.key)};
+    const auto* setting = row_of(change.resource, key.key);
+    if (setting == nullptr) return unknown_key(change.resource, key.key);
     if (key.change == ConfigChange::remove) {
       config.erase(key.key);
       continue;
@@ -148,6 +171,20 @@ ResultOf<Overrides, Error> changed_config(const TopicConfigChange& change, const
   return config;
 }
 
+/// Words for values that are wrong, none if all are right.
+std::optional<std::string> wrong_values(const ConfigAlteration& change, const Overrides& config, const LogConfig& defaults) {
+  if (change.resource == ConfigResource::topic) {
+    const auto made = make_topic_config(defaults, config);
+    return made ? std::nullopt : std::optional(made.error());
+  }
+  for (const auto& [key, value] : config) {
+    const auto* setting = row_of(change.resource, key);
+    if (setting == nullptr) continue;
+    if (const auto parsed = parse_value(*setting, value); !parsed) return parsed.error();
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> wrong_topic_name(std::string_view name) {
@@ -173,7 +210,7 @@ void LocalController::create_topics(std::vector<NewTopic> topics, Commit commit,
             for (const auto& topic : topics) {
               auto plan = plan_topic(topic, *parts_.config, image);
               if (plan.error.code == ErrorCode::none && !seen.insert(topic.name).second) {
-                plan.error = {ErrorCode::invalid_request, "Duplicate topic name."};
+                plan.error = {ErrorCode::topic_already_exists, fmt::format("Topic '{}' already exists.", topic.name)};
               }
               if (plan.error.code != ErrorCode::none) {
                 results->push_back({topic.name, plan.error, 0, 0});
@@ -187,7 +224,7 @@ void LocalController::create_topics(std::vector<NewTopic> topics, Commit commit,
               record.name = topic.name;
               record.topic_id = id;
               records.push_back(encode_metadata(record));
-              for (const auto& [key, value] : topic.config) records.push_back(config_record(topic.name, key, value));
+              for (const auto& [key, value] : topic.config) records.push_back(config_record(ConfigResource::topic, topic.name, key, value));
               for (std::size_t i = 0; i < plan.replicas.size(); ++i) {
                 records.push_back(partition_record(id, static_cast<std::int32_t>(i), plan.replicas[i], parts_.directory_id));
               }
@@ -276,29 +313,30 @@ void LocalController::create_partitions(std::vector<MorePartitions> topics, Comm
           }});
 }
 
-void LocalController::alter_configs(std::vector<TopicConfigChange> topics, Commit commit, Callback<std::vector<NamedResult>> done) {
+void LocalController::alter_configs(std::vector<ConfigAlteration> changes, Commit commit, Callback<std::vector<NamedResult>> done) {
   auto results = std::make_shared<std::vector<NamedResult>>();
-  submit({[this, topics = std::move(topics), commit, results](const MetadataImage& image) {
+  submit({[this, changes = std::move(changes), commit, results](const MetadataImage& image) {
             std::vector<Buffer> records;
-            for (const auto& change : topics) {
+            for (const auto& change : changes) {
+              const bool of_topic = change.resource == ConfigResource::topic;
+              const auto& before = of_topic ? image.topic_config(change.name) : image.broker_config(change.name);
               Error error;
-              if (image.topic(change.topic) == nullptr) {
-                error = {ErrorCode::unknown_topic_or_partition, fmt::format("The topic '{}' does not exist.", change.topic)};
-              } else if (const auto config = changed_config(change, image); !config) {
+              if (of_topic && image.topic(change.name) == nullptr) {
+                error = {ErrorCode::unknown_topic_or_partition, fmt::format("The topic '{}' does not exist.", change.name)};
+              } else if (const auto config = changed_config(change, before); !config) {
                 error = config.error();
-              } else if (const auto made = make_topic_config(*parts_.config, *config); !made) {
-                error = {ErrorCode::invalid_config, made.error()};
+              } else if (const auto wrong = wrong_values(change, *config, parts_.config->log)) {
+                error = {ErrorCode::invalid_config, *wrong};
               } else if (commit == Commit::yes) {
-                const auto& before = image.topic_config(change.topic);
                 for (const auto& [key, value] : *config) {
                   const auto old = before.find(key);
-                  if (old == before.end() || old->second != value) records.push_back(config_record(change.topic, key, value));
+                  if (old == before.end() || old->second != value) records.push_back(config_record(change.resource, change.name, key, value));
                 }
                 for (const auto& [key, value] : before) {
-                  if (config->find(key) == config->end()) records.push_back(config_record(change.topic, key, std::nullopt));
+                  if (config->find(key) == config->end()) records.push_back(config_record(change.resource, change.name, key, std::nullopt));
                 }
               }
-              results->push_back({change.topic, std::move(error)});
+              results->push_back({change.name, std::move(error)});
             }
             return records;
           },

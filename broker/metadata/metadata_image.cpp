@@ -6,7 +6,14 @@
 namespace ciuic::broker {
 namespace {
 constexpr std::int8_t topic_resource = 2;
+constexpr std::int8_t broker_resource = 4;
+
+const Overrides& config_of(const std::map<std::string, Overrides, std::less<>>& configs, std::string_view name) {
+  static const Overrides none;
+  const auto found = configs.find(name);
+  return found == configs.end() ? none : found->second;
 }
+}  // namespace
 
 const TopicImage* MetadataImage::topic(std::string_view name) const {
   const auto found = topics_.find(name);
@@ -18,11 +25,8 @@ const TopicImage* MetadataImage::topic(const kafka::TopicId& id) const {
   return found == by_id_.end() ? nullptr : found->second.get();
 }
 
-const Overrides& MetadataImage::topic_config(std::string_view name) const {
-  static const Overrides none;
-  const auto found = topic_configs_.find(name);
-  return found == topic_configs_.end() ? none : found->second;
-}
+const Overrides& MetadataImage::topic_config(std::string_view name) const { return config_of(topic_configs_, name); }
+const Overrides& MetadataImage::broker_config(std::string_view name) const { return config_of(broker_configs_, name); }
 
 TopicImage* ImageBuilder::change(const kafka::TopicId& id) {
   const auto found = image_.by_id_.find(id);
@@ -91,8 +95,8 @@ bool ImageBuilder::replay(Bytes record, std::int64_t offset) {
       });
     case kafka::ConfigRecord::api_key:
       return with(kafka::ConfigRecord{}, [&](const kafka::ConfigRecord& r) {
-        if (r.resource_type != topic_resource) return;
-        auto& config = image_.topic_configs_[r.resource_name];
+        if (r.resource_type != topic_resource && r.resource_type != broker_resource) return;
+        auto& config = (r.resource_type == topic_resource ? image_.topic_configs_ : image_.broker_configs_)[r.resource_name];
         if (r.value) {
           config[r.name] = *r.value;
         } else {

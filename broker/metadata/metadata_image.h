@@ -51,6 +51,8 @@ class MetadataImage {
   [[nodiscard]] const std::map<std::int32_t, BrokerImage>& brokers() const { return brokers_; }
   /// Keys set on a topic; empty if none.
   [[nodiscard]] const Overrides& topic_config(std::string_view name) const;
+  /// Keys set on a broker while it ran; by id as text, "" for all brokers. Empty if none.
+  [[nodiscard]] const Overrides& broker_config(std::string_view name) const;
   /// Last offset of the metadata log that is in here.
   [[nodiscard]] std::int64_t offset() const { return offset_; }
   [[nodiscard]] std::int64_t next_producer_id() const { return next_producer_id_; }
@@ -62,6 +64,7 @@ class MetadataImage {
   std::map<std::string, std::shared_ptr<const TopicImage>, std::less<>> topics_;
   std::unordered_map<kafka::TopicId, std::shared_ptr<const TopicImage>> by_id_;
   std::map<std::string, Overrides, std::less<>> topic_configs_;
+  std::map<std::string, Overrides, std::less<>> broker_configs_;
   std::map<std::int32_t, BrokerImage> brokers_;
   std::map<std::string, std::int16_t> features_;
   std::int64_t next_producer_id_ = 0;

@@ -189,13 +189,12 @@ ResultOf<BrokerConfig, std::string> make_broker_config(const Overrides& given) {
       auto value = parse_value(setting, text != nullptr ? std::string_view(*text) : setting.fallback);
       if (!value) return value.error();
       setting.set_broker(config, *value);
-    } else {
-      const auto text = broker_wide(setting, overrides);
-      auto value = parse_value(setting, text ? std::string_view(*text) : setting.fallback);
-      if (!value) return value.error() + fmt::format(" (broker-wide key: {})", setting.broker_key);
-      setting.set_topic(config.log, *value);
     }
   }
+  const Overrides none;
+  auto defaults = make_log_defaults({none, none, overrides});
+  if (!defaults) return defaults.error();
+  config.log = *defaults;
   for (const auto& [key, value] : overrides) {
     const auto known = std::any_of(all_settings().begin(), all_settings().end(), [&, wanted = std::string_view(key)](const Setting& s) {
       return s.scope == Scope::broker ? s.key == wanted : s.broker_key == wanted;
@@ -206,8 +205,8 @@ ResultOf<BrokerConfig, std::string> make_broker_config(const Overrides& given) {
   return config;
 }
 
-ResultOf<LogConfig, std::string> make_topic_config(const BrokerConfig& broker, const Overrides& overrides) {
-  LogConfig config = broker.log;
+ResultOf<LogConfig, std::string> make_topic_config(const LogConfig& defaults, const Overrides& overrides) {
+  LogConfig config = defaults;
   for (const auto& [key, text] : overrides) {
     const auto* setting = find_setting(Scope::topic, key);
     if (setting == nullptr) return fmt::format("Unknown topic config name: {}", key);
@@ -220,11 +219,25 @@ ResultOf<LogConfig, std::string> make_topic_config(const BrokerConfig& broker, c
 
 namespace {
 
-ConfigEntry describe(const Setting& setting, const std::optional<std::string>& topic_value, std::string_view broker_key,
-                     const std::optional<std::string>& broker_value) {
-  ConfigEntry entry{&setting, {}, {}};
-  if (topic_value) entry.sources.push_back({std::string(setting.key), *topic_value, 1});
-  if (broker_value) entry.sources.push_back({std::string(broker_key), *broker_value, 4});
+struct Found {
+  std::string value;
+  std::int8_t source;
+};
+
+/// The values that a topic key has broker-wide, best first.
+std::vector<Found> layered(const Setting& setting, const BrokerLayers& layers) {
+  std::vector<Found> found;
+  if (const auto value = broker_wide(setting, layers.node)) found.push_back({*value, 2});
+  if (const auto value = broker_wide(setting, layers.cluster)) found.push_back({*value, 3});
+  if (const auto value = broker_wide(setting, layers.file)) found.push_back({*value, 4});
+  return found;
+}
+
+ConfigEntry describe(const Setting& setting, std::string_view key, const std::string* topic_value, std::string_view broker_key,
+                     const std::vector<Found>& broker_values) {
+  ConfigEntry entry{&setting, {}, std::string(key), {}};
+  if (topic_value != nullptr) entry.sources.push_back({std::string(setting.key), *topic_value, 1});
+  for (const auto& each : broker_values) entry.sources.push_back({std::string(broker_key), each.value, each.source});
   entry.sources.push_back({std::string(broker_key.empty() ? setting.key : broker_key), std::string(setting.fallback), 5});
   entry.value = entry.sources.front().value;
   return entry;
@@ -232,23 +245,41 @@ ConfigEntry describe(const Setting& setting, const std::optional<std::string>& t
 
 }  // namespace
 
-std::vector<ConfigEntry> describe_topic(const Overrides& broker, const Overrides& topic) {
+bool is_dynamic(std::string_view broker_key) {
+  const auto& rows = all_settings();
+  return std::any_of(rows.begin(), rows.end(), [&](const Setting& s) { return s.scope == Scope::topic && s.broker_key == broker_key; });
+}
+
+ResultOf<LogConfig, std::string> make_log_defaults(const BrokerLayers& layers) {
+  LogConfig config;
+  for (const auto& setting : all_settings()) {
+    if (setting.scope != Scope::topic) continue;
+    const auto found = layered(setting, layers);
+    auto value = parse_value(setting, found.empty() ? setting.fallback : std::string_view(found.front().value));
+    if (!value) return value.error() + fmt::format(" (broker-wide key: {})", setting.broker_key);
+    setting.set_topic(config, *value);
+  }
+  return config;
+}
+
+std::vector<ConfigEntry> describe_topic(const BrokerLayers& broker, const Overrides& topic) {
   std::vector<ConfigEntry> entries;
   for (const auto& setting : all_settings()) {
     if (setting.scope != Scope::topic) continue;
-    const auto* own = find(topic, setting.key);
-    entries.push_back(describe(setting, own != nullptr ? std::optional(*own) : std::nullopt, setting.broker_key,
-                               broker_wide(setting, broker)));
+    entries.push_back(describe(setting, setting.key, find(topic, setting.key), setting.broker_key, layered(setting, broker)));
   }
   return entries;
 }
 
-std::vector<ConfigEntry> describe_broker(const Overrides& broker) {
+std::vector<ConfigEntry> describe_broker(const BrokerLayers& broker) {
   std::vector<ConfigEntry> entries;
   for (const auto& setting : all_settings()) {
     if (setting.scope == Scope::broker) {
-      const auto* own = find(broker, setting.key);
-      entries.push_back(describe(setting, std::nullopt, setting.key, own != nullptr ? std::optional(*own) : std::nullopt));
+      std::vector<Found> given;
+      if (const auto* own = find(broker.file, setting.key)) given.push_back({*own, 4});
+      entries.push_back(describe(setting, setting.key, nullptr, setting.key, given));
+    } else if (!setting.broker_key.empty()) {
+      entries.push_back(describe(setting, setting.broker_key, nullptr, setting.broker_key, layered(setting, broker)));
     }
   }
   return entries;

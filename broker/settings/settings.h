@@ -60,13 +60,27 @@ using Overrides = std::map<std::string, std::string, std::less<>>;
 [[nodiscard]] ResultOf<BrokerConfig, std::string> make_broker_config(const Overrides& overrides);
 
 /// A topic's config on top of the broker's defaults. Error: first wrong or unknown key, with Kafka's wording.
-[[nodiscard]] ResultOf<LogConfig, std::string> make_topic_config(const BrokerConfig& broker, const Overrides& overrides);
+[[nodiscard]] ResultOf<LogConfig, std::string> make_topic_config(const LogConfig& defaults, const Overrides& overrides);
+
+/// Where broker-wide values come from, best first: set on this broker and set on all brokers while they run
+/// (IncrementalAlterConfigs), then server.properties.
+struct BrokerLayers {
+  const Overrides& node;
+  const Overrides& cluster;
+  const Overrides& file;
+};
+/// True for keys that may be set while the broker runs: those that give topics their defaults.
+[[nodiscard]] bool is_dynamic(std::string_view broker_key);
+/// What topics without a config of their own have. Error as above.
+[[nodiscard]] ResultOf<LogConfig, std::string> make_log_defaults(const BrokerLayers& layers);
 
 /// One row as DescribeConfigs answers it.
 struct ConfigEntry {
   const Setting* setting;
   std::string value;
-  /// Where it comes from, best first: (key, value, source as ConfigSource of Kafka: 1 topic, 4 static broker, 5 default).
+  std::string key;   // the row's, or its broker-wide one
+  /// Where it comes from, best first. Source as Kafka's ConfigSource: 1 topic, 2 this broker, 3 all brokers,
+  /// 4 server.properties, 5 default.
   struct Source {
     std::string key;
     std::string value;
@@ -74,8 +88,8 @@ struct ConfigEntry {
   };
   std::vector<Source> sources;
 };
-[[nodiscard]] std::vector<ConfigEntry> describe_topic(const Overrides& broker, const Overrides& topic);
-[[nodiscard]] std::vector<ConfigEntry> describe_broker(const Overrides& broker);
+[[nodiscard]] std::vector<ConfigEntry> describe_topic(const BrokerLayers& broker, const Overrides& topic);
+[[nodiscard]] std::vector<ConfigEntry> describe_broker(const BrokerLayers& broker);
 
 /// docs/configuration.md.
 [[nodiscard]] std::string settings_markdown();

@@ -1,0 +1,43 @@
+// Errors of the client, and how it knows that it is in a forked child.
+#include "client/core/error.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <atomic>
+
+namespace ciuic::client {
+
+const char* name(Trouble trouble) {
+  static constexpr std::array names{"none",         "invalid_config", "invalid_argument", "invalid_state", "timed_out",
+                                    "interrupted",  "queue_full",     "forked_child",     "broker",        "disconnected",
+                                    "unsupported",  "corrupt",        "no_one_sided_path", "data_loss",    "fatal"};
+  const auto at = static_cast<std::size_t>(trouble);
+  return at < names.size() ? names[at] : "unknown";
+}
+
+}  // namespace ciuic::client
+
+namespace ciuic::client::core {
+
+Error broker_error(kafka::ErrorCode code, const std::string& what, const std::string& words) {
+  std::string text = what + ": " + std::string(kafka::name(code));
+  if (!words.empty()) text += ": " + words;
+  return Error{Trouble::broker, static_cast<std::int16_t>(code), kafka::retriable(code), std::move(text)};
+}
+
+namespace {
+std::atomic<unsigned> generation{0};  // relaxed: a child has one thread when it changes
+const int registered = pthread_atfork(nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); });
+}  // namespace
+
+unsigned fork_generation() {
+  (void)registered;
+  return generation.load(std::memory_order_relaxed);
+}
+
+Error forked_child() {
+  return failure(Trouble::forked_child, "this process is a forked child of the one that opened the client: open another client here");
+}
+
+}  // namespace ciuic::client::core

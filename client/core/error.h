@@ -1,0 +1,21 @@
+#pragma once
+#include <string>
+#include <utility>
+
+#include "ciuic/result.h"
+#include "transport/kafka/error_code.h"
+
+namespace ciuic::client::core {
+
+/// An error of the client's own making.
+[[nodiscard]] inline Error failure(Trouble trouble, std::string text, bool retriable = false) {
+  return Error{trouble, 0, retriable, std::move(text)};
+}
+/// What a broker answered: "data-3: NOT_LEADER_OR_FOLLOWER: …". `what` says on what.
+[[nodiscard]] Error broker_error(kafka::ErrorCode code, const std::string& what, const std::string& words = {});
+
+/// Grows in a forked child: a client opened under another number must not be used. Any thread; costs a load.
+[[nodiscard]] unsigned fork_generation();
+[[nodiscard]] Error forked_child();
+
+}  // namespace ciuic::client::core

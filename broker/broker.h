@@ -43,6 +43,6 @@ struct Broker {
 /// "0.1.0"; one source for --version, ApiVersions' logs and docs.
 [[nodiscard]] const char* version();
 /// The Apache Kafka release whose protocol this broker speaks.
-inline constexpr auto kafka_level = "4.1";
+inline constexpr auto kafka_level = "4.3";
 
 }  // namespace ciuic::broker

@@ -7,13 +7,17 @@
 #include "broker/api/apis.h"
 #include "broker/api/handlers.h"
 #include "transport/kafka/messages/api_versions.h"
+#include "transport/kafka/messages/produce.h"
 
 namespace ciuic::broker::api {
 
 kafka::ApiVersionsResponse supported_versions() {
   kafka::ApiVersionsResponse response;
   for (const auto& handler : handlers()) {
-    response.api_keys.push_back({handler.key, handler.versions.min, handler.versions.max});
+    // librdkafka takes compression and message format 2 for missing where Produce does not begin at 0. As Apache does,
+    // 0 is said and 3 is served (KAFKA-18659); nobody sends 0–2 who knows 3.
+    const auto first = handler.key == kafka::ProduceRequest::api_key ? std::int16_t{0} : handler.versions.min;
+    response.api_keys.push_back({handler.key, first, handler.versions.max});
   }
   return response;
 }

@@ -67,6 +67,7 @@ Response::PartitionData answer_of(const FetchPartition& wanted, FetchAnswer& got
   data.partition_index = wanted.partition.value;
   data.error_code = got.error;
   data.records = kafka::Records::none();
+  data.aborted_transactions.reset();  // null tells read_uncommitted from a list that happens to be empty
   const bool unknown = got.error != ErrorCode::none && got.read.high_watermark.value == 0 && got.read.log_start_offset.value == 0;
   data.high_watermark = unknown ? -1 : got.read.high_watermark.value;
   data.last_stable_offset = unknown ? -1 : got.read.last_stable_offset.value;

@@ -74,7 +74,7 @@ IoResult<void> LogDirectory::scan() {
       continue;
     }
     const auto name = parse_partition_directory(entry.name);
-    if (!name) continue;
+    if (!name || name->topic == metadata_log_topic) continue;  // the controller's own log lies among the topics'
     FoundPartition found{*name, std::nullopt};
     const auto metadata = path() + "/" + entry.name + "/" + std::string(partition_metadata_file);
     if (const auto text = read_file(files, metadata)) {

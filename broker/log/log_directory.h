@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -19,6 +20,9 @@
 #include "transport/kafka/types.h"
 
 namespace ciuic::broker {
+
+/// Not a topic of clients: the controller's own log (broker/metadata), whose folder lies among the topics'.
+inline constexpr std::string_view metadata_log_topic = "__cluster_metadata";
 
 struct LogDirectorySettings {
   std::string path;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "broker/log/log_directory.h"
 #include "broker/metadata/local_controller.h"
 #include "broker/metadata/metadata_records.h"
 #include "transport/kafka/messages/metadata_records.h"
@@ -17,8 +18,6 @@ using kafka::ErrorCode;
 // As Apache's broker asks of its controller (ProducerIdsBlock).
 constexpr std::int32_t producer_ids_per_block = 1000;
 constexpr std::int32_t partitions_of_a_topic_max = 100'000;
-// Its directory lies among those of the topics.
-constexpr std::string_view metadata_topic = "__cluster_metadata";
 
 Error check_replicas(const std::vector<std::int32_t>& replicas, const MetadataImage& image) {
   if (replicas.empty()) return {ErrorCode::invalid_replica_assignment, "a partition has no replica"};
@@ -63,7 +62,7 @@ struct Plan {
 Plan plan_topic(const NewTopic& topic, const BrokerConfig& config, const MetadataImage& image) {
   const auto refuse = [](ErrorCode code, std::string text) { return Plan{{}, {code, std::move(text)}}; };
   if (const auto wrong = wrong_topic_name(topic.name)) return refuse(ErrorCode::invalid_topic_exception, *wrong);
-  if (topic.name == metadata_topic) {
+  if (topic.name == metadata_log_topic) {
     return refuse(ErrorCode::invalid_topic_exception, fmt::format("Topic '{}' is the broker's own metadata log.", topic.name));
   }
   if (image.topic(topic.name) != nullptr) {

@@ -37,10 +37,6 @@ Result<void> Reader::adopt(Grant grant, Offset position) {
   return {};
 }
 
-void Reader::renewed(Clock::TimePoint sent_at, std::int32_t lease_ms) {
-  grant_.deadline = std::max(grant_.deadline, lease_deadline(sent_at, lease_ms));
-}
-
 void Reader::seek(Offset position) {
   drop_pending();
   wipe_landing();

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -103,7 +104,9 @@ class Reader {
   /// Errors: resources_exhausted, and the endpoint's.
   [[nodiscard]] rdma::Result<void> adopt(Grant grant, kafka::Offset position);
   /// The lease of the grant held was renewed: answered to a request sent at `sent_at`.
-  void renewed(Clock::TimePoint sent_at, std::int32_t lease_ms);
+  void renewed(Clock::TimePoint sent_at, std::int32_t lease_ms) { renewed(lease_deadline(sent_at, lease_ms)); }
+  /// The same, for a deadline computed elsewhere by `lease_deadline`; one that is earlier than the lease's changes nothing.
+  void renewed(Clock::TimePoint deadline) { grant_.deadline = std::max(grant_.deadline, deadline); }
   /// Goes on elsewhere under the same grant.
   void seek(kafka::Offset position);
 

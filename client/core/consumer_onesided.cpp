@@ -1,0 +1,299 @@
+// The one-sided path's talk with brokers (docs/protocol.md): sessions, grants, leases, the wait at the end. The bytes are
+// read by the polling thread (consumer_poll.cpp).
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "client/core/consumer_impl.h"
+#include "transport/base/log.h"
+#include "transport/kafka/messages/ciuic_onesided.h"
+#include "transport/rdma/registry.h"
+
+namespace ciuic::client {
+
+using core::Assigned;
+using core::Co;
+using core::failure;
+using core::Lane;
+using core::Lease;
+using core::Session;
+using kafka::ErrorCode;
+
+namespace {
+
+constexpr auto refused_for = std::chrono::seconds(30);   // a broker without the path is not asked more often
+constexpr auto failed_for = std::chrono::seconds(1);
+constexpr auto memory_short_for = std::chrono::seconds(1);
+
+struct Dialled {
+  std::unique_ptr<rdma::Endpoint> endpoint{};
+  std::string why{};
+};
+
+}  // namespace
+
+Co<void> Consumer::Impl::connect(std::int32_t node) {
+  auto opened = co_await open_session(node);
+  auto& path = nodes_[node];
+  path.connecting = false;
+  if (opened) {
+    path.session = *opened;
+    path.refused.reset();
+    counters_.sessions.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    const auto& error = opened.error();
+    path.refused = error.text;
+    path.try_again = loop_.clock().now() + (core::passes(error) ? Clock::Duration(failed_for) : Clock::Duration(refused_for));
+    log::debug("client", "no one-sided path node={} why={}", node, error.text);
+  }
+  plan_again_.notify();
+}
+
+Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t node) {
+  auto connection = co_await cluster_.connection(node, Lane::onesided);
+  if (!connection) co_return connection.error();
+  if (!(*connection)->has<kafka::OneSidedConnectRequest>()) co_return failure(Trouble::no_one_sided_path, "the broker has no one-sided APIs");
+  kafka::OneSidedConnectRequest request;
+  request.host_id = rdma::host_id();
+  request.client_instance = kafka::Uuid::random();
+  std::string why_not;
+  for (const auto& factory : rdma::provider_factories()) {
+    const std::string provider(factory.name);
+    const auto& wanted = settings_.providers;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), provider) == wanted.end()) continue;
+    if (!providers_.contains(provider)) {
+      auto made = rdma::make_provider(provider, loop_.clock());
+      if (!made) {
+        why_not += fmt::format("; {}: {}", provider, rdma::text(made.error()));
+        continue;
+      }
+      providers_[provider] = *made;
+    }
+    request.providers.push_back(provider);
+  }
+  if (request.providers.empty()) co_return failure(Trouble::no_one_sided_path, "this host has no one-sided provider" + why_not);
+  auto answer = co_await (*connection)->call<kafka::OneSidedConnectResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
+  if (!answer) co_return answer.error();
+  auto& body = answer->body;
+  if (body.error_code != ErrorCode::none) {
+    co_return failure(Trouble::no_one_sided_path, fmt::format("the broker refuses: {}{}{}", kafka::name(body.error_code), body.error_message ? ": " : "", body.error_message.value_or("")), body.error_code == ErrorCode::throttling_quota_exceeded);
+  }
+  for (auto& offer : body.providers) {
+    const auto token = rdma::Token::from(offer.token);
+    const auto provider = providers_.find(offer.name);
+    if (!token || provider == providers_.end()) continue;
+    std::function<Dialled()> dial = [use = provider->second, address = offer.address, token = *token] {
+      Dialled out;
+      auto endpoint = use->connect(address, token, {});
+      if (endpoint) {
+        out.endpoint = std::move(*endpoint);
+      } else {
+        out.why = std::string(rdma::text(endpoint.error()));
+      }
+      return out;
+    };
+    auto dialled = co_await loop_.offload<Dialled>(std::move(dial));
+    if (!dialled.endpoint) {
+      why_not += fmt::format("; {}: {}", offer.name, dialled.why);
+      continue;
+    }
+    auto session = std::make_shared<Session>();
+    session->node = node;
+    session->id = body.session_id;
+    session->provider = offer.name;
+    session->in_place = dialled.endpoint->mapper() != nullptr;
+    session->queue = std::make_shared<onesided::ReadQueue>(std::move(dialled.endpoint), loop_.clock());
+    session->connection = *connection;
+    loop_.spawn(keep_leases(session, body.lease_ms));
+    co_return session;
+  }
+  co_return failure(Trouble::no_one_sided_path, "no offered provider can be reached" + why_not, true);
+}
+
+Co<void> Consumer::Impl::ask_grants(std::shared_ptr<Session> session, std::vector<ReadPlan> plan) {
+  loop_.spawn(release_idle(session));
+  kafka::OneSidedGrantRequest request;
+  request.session_id = session->id;
+  request.provider = session->provider;
+  request.isolation_level = static_cast<std::int8_t>(settings_.isolation);
+  for (const auto& one : plan) {
+    if (request.topics.empty() || request.topics.back().topic_id != one.topic_id) request.topics.emplace_back().topic_id = one.topic_id;
+    auto& partition = request.topics.back().partitions.emplace_back();
+    partition.partition = one.key.first.partition;
+    partition.fetch_offset = one.offset;
+    partition.bytes_wanted = static_cast<std::int32_t>(settings_.onesided_grant_bytes);
+  }
+  const auto sent_at = loop_.clock().now();
+  counters_.grants.fetch_add(static_cast<std::int64_t>(plan.size()), std::memory_order_relaxed);
+  auto answer = co_await session->connection->call<kafka::OneSidedGrantResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
+  const auto now = loop_.clock().now();
+  std::optional<Error> trouble;
+  if (!answer) {
+    trouble = answer.error();
+  } else if (answer->body.error_code != ErrorCode::none) {
+    trouble = core::broker_error(answer->body.error_code, "one-sided grant", answer->body.error_message.value_or(""));
+  }
+  if (trouble) session->over.store(true, std::memory_order_release);
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& asked : plan) {
+      auto* const one = find(asked.key);
+      if (one != nullptr) one->asking = false;
+      if (trouble) {
+        if (one != nullptr) {
+          one->not_before = now + Milliseconds(settings_.retry_backoff_ms);
+          ++one->failures;
+        }
+        continue;
+      }
+      for (const auto& topic : answer->body.topics) {
+        if (topic.topic_id != asked.topic_id) continue;
+        for (const auto& granted : topic.partitions) {
+          if (granted.partition != asked.key.first.partition) continue;
+          if (granted.error_code == ErrorCode::none) {
+            auto grant = onesided::grant_of(granted, kafka::Offset(asked.offset), settings_.isolation, sent_at, answer->body.lease_ms);
+            if (!grant) {
+              if (one != nullptr) fall_back(*one, "a grant that makes no sense", refused_for);
+              continue;
+            }
+            auto lease = std::make_shared<Lease>(grant->id, asked.offset, grant->deadline);
+            session->leases.push_back(lease);
+            if (one == nullptr) {
+              lease->retire();
+              continue;
+            }
+            auto read = std::make_shared<core::GrantedRead>();
+            read->session = session;
+            read->lease = std::move(lease);
+            read->grant = std::move(*grant);
+            one->read = std::move(read);
+            one->at_tail = false;
+            one->tail_since = {};
+            one->wait_round = 0;
+            continue;
+          }
+          if (one == nullptr) continue;
+          if (granted.error_code == ErrorCode::offset_out_of_range) {
+            reset_offset(*one, "the broker answers OFFSET_OUT_OF_RANGE");
+          } else if (granted.error_code == ErrorCode::throttling_quota_exceeded && granted.retry_after_ms >= 0) {
+            one->not_before = now + Milliseconds(std::max(granted.retry_after_ms, 1));
+          } else if (granted.error_code == ErrorCode::throttling_quota_exceeded) {
+            fall_back(*one, "no memory for these bytes: " + granted.error_message.value_or("use Fetch"), memory_short_for);
+          } else {
+            partition_failed(*one, core::broker_error(granted.error_code, core::to_text(one->at), granted.error_message.value_or("")));
+          }
+        }
+      }
+    }
+    wake_poll();
+  }
+  plan_again_.notify();
+}
+
+Co<void> Consumer::Impl::release_idle(std::shared_ptr<Session> session) {
+  kafka::OneSidedReleaseRequest request;
+  request.session_id = session->id;
+  std::erase_if(session->leases, [&request](const std::shared_ptr<Lease>& lease) {
+    if (!lease->idle()) return false;
+    request.grant_ids.push_back(lease->grant_id());
+    return true;
+  });
+  if (request.grant_ids.empty() || session->over.load(std::memory_order_acquire)) co_return;
+  auto answer = co_await session->connection->call<kafka::OneSidedReleaseResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
+  // Not released, they end with their leases.
+  if (!answer) log::debug("client", "releasing grants failed node={} error={}", session->node, answer.error().text);
+}
+
+Co<void> Consumer::Impl::keep_leases(std::shared_ptr<Session> session, std::int32_t lease_ms) {
+  while (!loop_.closing() && !session->over.load(std::memory_order_acquire)) {
+    (void)co_await loop_.sleep(Milliseconds(std::max(lease_ms / 4, 1)));
+    if (loop_.closing()) break;
+    co_await release_idle(session);
+    kafka::OneSidedRenewRequest request;
+    request.session_id = session->id;
+    const auto leases = session->leases;
+    for (const auto& lease : leases) {
+      auto& one = request.grants.emplace_back();
+      one.grant_id = lease->grant_id();
+      one.position = lease->needed_from();
+    }
+    if (leases.empty()) {
+      if (!session->connection->usable()) break;
+      continue;
+    }
+    const auto sent_at = loop_.clock().now();
+    auto answer = co_await session->connection->call<kafka::OneSidedRenewResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
+    if (!answer || answer->body.error_code != ErrorCode::none) {
+      log::debug("client", "one-sided session ended node={} error={}", session->node, answer ? std::string(kafka::name(answer->body.error_code)) : answer.error().text);
+      break;
+    }
+    counters_.renewals.fetch_add(static_cast<std::int64_t>(leases.size()), std::memory_order_relaxed);
+    const auto deadline = onesided::lease_deadline(sent_at, answer->body.lease_ms);
+    for (const auto& renewed : answer->body.grants) {
+      const auto found = std::find_if(leases.begin(), leases.end(), [&](const auto& lease) { return lease->grant_id() == renewed.grant_id; });
+      if (found == leases.end()) continue;
+      if (renewed.error_code == ErrorCode::none) {
+        (*found)->extend(deadline);
+      } else {
+        (*found)->refuse();
+      }
+    }
+    lease_ms = answer->body.lease_ms;
+  }
+  session->over.store(true, std::memory_order_release);
+  plan_again_.notify();
+}
+
+Co<void> Consumer::Impl::wait_at_tail(std::shared_ptr<Session> session) {
+  const auto round = ++session->wait_round;
+  kafka::OneSidedWaitRequest request;
+  request.session_id = session->id;
+  request.max_wait_ms = static_cast<std::int32_t>(settings_.fetch_max_wait_ms);
+  {
+    const std::scoped_lock lock(mutex_);
+    for (auto& [at, one] : assigned_) {
+      if (!one->read || !one->at_tail || one->read->session != session) continue;
+      one->wait_round = round;
+      auto& partition = request.partitions.emplace_back();
+      partition.grant_id = one->read->lease->grant_id();
+      partition.offset = one->position;
+      partition.slot_version = static_cast<std::int64_t>(one->read->slot_version);
+    }
+  }
+  std::optional<Error> trouble;
+  std::vector<std::int64_t> ready;
+  auto connection = co_await cluster_.connection(session->node, Lane::wait);
+  if (connection) {
+    counters_.waits.fetch_add(1, std::memory_order_relaxed);
+    const auto timeout = Milliseconds(settings_.request_timeout_ms + settings_.fetch_max_wait_ms);
+    auto answer = co_await (*connection)->call<kafka::OneSidedWaitResponse>(std::move(request), timeout);
+    if (!answer) {
+      trouble = answer.error();
+    } else if (answer->body.error_code != ErrorCode::none) {
+      trouble = core::broker_error(answer->body.error_code, "one-sided wait");
+      session->over.store(true, std::memory_order_release);
+    } else {
+      ready = std::move(answer->body.ready);
+    }
+  } else {
+    trouble = connection.error();
+  }
+  // The readers look again after a pause: without the broker's word, but not in a hurry.
+  if (trouble) (void)co_await loop_.sleep(Milliseconds(settings_.retry_backoff_ms));
+  const std::scoped_lock lock(mutex_);
+  for (auto& [at, one] : assigned_) {
+    if (!one->read || !one->at_tail || one->read->session != session) continue;
+    const bool is_ready = std::find(ready.begin(), ready.end(), one->read->lease->grant_id()) != ready.end();
+    if (!is_ready && one->wait_round != round) continue;  // a later wait covers it
+    one->at_tail = false;
+    one->wait_round = 0;
+  }
+  wake_poll();
+}
+
+Co<void> Consumer::Impl::end_session(std::shared_ptr<Session> session) {
+  co_await release_idle(session);
+  session->over.store(true, std::memory_order_release);
+}
+
+}  // namespace ciuic::client

@@ -1,0 +1,323 @@
+// The program's thread: whose turn it is, batches that were fetched, one-sided reads, rebalances.
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "client/core/consumer_impl.h"
+#include "transport/base/log.h"
+#include "transport/kafka/record_batch.h"
+
+namespace ciuic::client {
+
+using core::Assigned;
+using core::Delivery;
+using core::GroupEvent;
+using core::failure;
+using kafka::Offset;
+using rdma::Fault;
+
+namespace core {
+
+void AbortedFilter::start(std::vector<onesided::GrantedAborted> aborted) {
+  std::sort(aborted.begin(), aborted.end(), [](const auto& a, const auto& b) { return a.first_offset < b.first_offset; });
+  ahead_.assign(aborted.begin(), aborted.end());
+  aborting_.clear();
+}
+
+bool AbortedFilter::passes(const kafka::RecordBatchView& batch) {
+  while (!ahead_.empty() && ahead_.front().first_offset <= batch.last_offset()) {
+    aborting_.insert(ahead_.front().producer_id.value);
+    ahead_.pop_front();
+  }
+  if (batch.control()) {
+    // A marker ends its producer's transaction; of what follows from it the list speaks anew.
+    aborting_.erase(batch.producer_id().value);
+    return false;
+  }
+  return aborting_.empty() || !batch.transactional() || !aborting_.contains(batch.producer_id().value);
+}
+
+}  // namespace core
+
+namespace {
+/// How long the end of a partition is looked at before the broker is asked to tell: about what asking costs.
+constexpr auto tail_spin = std::chrono::microseconds(50);
+}  // namespace
+
+Result<std::span<const RecordBatch>> Consumer::Impl::poll(Milliseconds timeout) {
+  if (auto ok = usable(); !ok) return ok.error();
+  drop_batches();
+  const auto& clock = loop_.clock();
+  const auto now = clock.now();
+  last_poll_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  const auto deadline = now + std::max(timeout, Milliseconds(0));
+  auto_commit_if_due();
+  while (true) {
+    run_commit_callbacks();
+    run_rebalances();
+    auto progress = poll_once();
+    if (!progress) return progress.error();
+    if (*progress == Progress::batches) return std::span<const RecordBatch>(batches_);
+    if (clock.now() >= deadline) return std::span<const RecordBatch>();
+    if (*progress == Progress::soon) {
+      std::this_thread::yield();
+    } else {
+      wait_for_news(deadline);
+    }
+    last_poll_.store(clock.now().time_since_epoch().count(), std::memory_order_relaxed);
+  }
+}
+
+void Consumer::Impl::drop_batches() { batches_.clear(); }
+
+void Consumer::Impl::tell_loop() {
+  if (told_.exchange(true)) return;
+  loop_.post([this] {
+    told_.store(false);
+    plan_again_.notify();
+  });
+}
+
+void Consumer::Impl::wait_for_news(Clock::TimePoint deadline) {
+  std::unique_lock lock(mutex_);
+  const auto left = deadline - loop_.clock().now();
+  // Not for ever: positions are committed and max.poll.interval.ms is kept while we wait.
+  ready_.wait_for(lock, std::min<Clock::Duration>(left, Milliseconds(500)), [this] { return news_ || interrupted_ || !rebalances_.empty() || !commits_done_.empty() || fatal_; });
+}
+
+Result<Consumer::Impl::Progress> Consumer::Impl::poll_once() {
+  std::unique_lock lock(mutex_);
+  news_ = false;
+  if (std::exchange(interrupted_, false)) return failure(Trouble::interrupted, "wakeup was called");
+  if (fatal_) return *fatal_;
+  auto progress = Progress::nothing;
+  const auto count = order_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto index = (turn_ + i) % count;
+    auto& one = *order_[index];
+    if (one.paused) continue;
+    if (one.error) {
+      auto error = *std::exchange(one.error, std::nullopt);
+      turn_ = index + 1;
+      return error;
+    }
+    const auto got = !one.fetched.empty() ? take_fetched(one) : one.read && !one.at_tail ? read_granted(one, lock) : Progress::nothing;
+    if (got == Progress::batches) {
+      turn_ = index + 1;  // the others come before this one again
+      return got;
+    }
+    if (got == Progress::soon) progress = got;
+  }
+  return progress;
+}
+
+Consumer::Impl::Progress Consumer::Impl::take_fetched(Assigned& one) {
+  auto item = std::move(one.fetched.front());
+  one.fetched.pop_front();
+  one.fetched_bytes -= item.bytes;
+  one.filter.start(std::move(item.aborted));
+  Delivery::Source source;
+  source.at = one.name;
+  source.memory = std::move(item.memory);
+  auto* const delivery = Delivery::make(std::move(source));
+  for (const auto& bytes : item.batches) {
+    const auto batch = kafka::RecordBatchView::parse(bytes);
+    if (!batch || batch->last_offset().value < one.position) continue;
+    if (!one.filter.passes(*batch)) {
+      counters_.skipped_batches.fetch_add(1, std::memory_order_relaxed);
+      continue;
+    }
+    batches_.push_back(Delivery::view(delivery, bytes, one.position));
+  }
+  delivery->drop();
+  one.position = std::max(one.position, item.next_offset);
+  counters_.tcp_bytes.fetch_add(static_cast<std::int64_t>(item.bytes), std::memory_order_relaxed);
+  counters_.tcp_batches.fetch_add(static_cast<std::int64_t>(batches_.size()), std::memory_order_relaxed);
+  tell_loop();
+  return batches_.empty() ? Progress::soon : Progress::batches;
+}
+
+Consumer::Impl::Progress Consumer::Impl::read_granted(Assigned& one, std::unique_lock<std::mutex>& lock) {
+  const auto read = one.read;
+  const auto position = Offset(one.position);
+  if (read->session->over.load(std::memory_order_acquire)) return after_fault(one, Fault::peer_gone);
+  if (read->lease->refused()) return after_fault(one, Fault::layout_changed);
+  lock.unlock();
+  auto& queue = *read->session->queue;
+  std::optional<Fault> fault;
+  if (read->grant) {
+    onesided::ReaderLimits limits;
+    limits.read_bytes = static_cast<std::uint32_t>(settings_.onesided_read_bytes);
+    read->reader = std::make_unique<onesided::Reader>(queue, limits);
+    read->filter.start(read->grant->aborted);
+    auto adopted = read->reader->adopt(*std::exchange(read->grant, std::nullopt), position);
+    if (!adopted) fault = adopted.error();
+  }
+  auto progress = Progress::nothing;
+  if (!fault) {
+    (void)queue.poll();
+    // A renewal came to the loop; the reader must know before it looks at its own deadline.
+    read->reader->renewed(read->lease->deadline());
+    const auto got = read->reader->read();
+    if (got) {
+      progress = deliver_read(one, *read, *got);
+      lock.lock();
+      one.high_watermark = got->high_watermark.value;
+      one.last_stable_offset = got->last_stable_offset.value;
+      if (got->batches.empty() && got->log_start_offset > Offset(one.position)) {
+        one.read.reset();
+        reset_offset(one, "the log now starts at " + std::to_string(got->log_start_offset.value));
+        tell_loop();
+        return Progress::soon;
+      }
+      one.position = std::max(one.position, read->reader->position().value);
+      if (!got->batches.empty()) {
+        one.failures = 0;
+        one.tail_since = {};
+        return progress;
+      }
+      if (!got->at_tail) return Progress::soon;
+      read->slot_version = got->slot_version;
+      const auto now = loop_.clock().now();
+      if (one.tail_since == Clock::TimePoint{}) one.tail_since = now;
+      if (now - one.tail_since < tail_spin) return Progress::soon;
+      one.at_tail = true;
+      one.tail_since = {};
+      tell_loop();
+      return Progress::nothing;
+    }
+    fault = got.error();
+  }
+  lock.lock();
+  return after_fault(one, *fault);
+}
+
+Consumer::Impl::Progress Consumer::Impl::deliver_read(Assigned& one, core::GrantedRead& read, const onesided::Delivery& got) {
+  if (got.batches.empty()) return Progress::soon;
+  Delivery::Source source;
+  source.at = one.name;
+  std::byte* copies = nullptr;
+  if (read.session->in_place) {
+    source.memory = read.session->queue;
+    source.lease = read.lease;
+    source.in_place = true;
+    source.first_offset = kafka::RecordBatchView::parse(got.batches.front())->base_offset().value;
+  } else {
+    // The landing is read into again by the next READ: what is handed out must outlive it.
+    std::size_t size = 0;
+    for (const auto& bytes : got.batches) size += bytes.size();
+    auto memory = std::make_shared_for_overwrite<std::byte[]>(size);
+    copies = memory.get();
+    source.memory = std::move(memory);
+  }
+  auto* const delivery = Delivery::make(std::move(source));
+  const auto wanted = one.position;  // only this thread changes it
+  for (auto bytes : got.batches) {
+    if (copies != nullptr) {
+      std::memcpy(copies, bytes.data(), bytes.size());
+      bytes = Bytes(copies, bytes.size());
+      copies += bytes.size();
+    }
+    const auto batch = kafka::RecordBatchView::parse(bytes);
+    if (!batch || batch->last_offset().value < wanted) continue;
+    if (!read.filter.passes(*batch)) {
+      counters_.skipped_batches.fetch_add(1, std::memory_order_relaxed);
+      continue;
+    }
+    batches_.push_back(Delivery::view(delivery, bytes, wanted));
+  }
+  delivery->drop();
+  read.lease->moved_to(got.next_offset.value);
+  counters_.onesided_bytes.fetch_add(static_cast<std::int64_t>(got.bytes), std::memory_order_relaxed);
+  counters_.onesided_batches.fetch_add(static_cast<std::int64_t>(batches_.size()), std::memory_order_relaxed);
+  return batches_.empty() ? Progress::soon : Progress::batches;
+}
+
+Consumer::Impl::Progress Consumer::Impl::after_fault(Assigned& one, Fault fault) {
+  switch (rdma::outcome_of(fault)) {
+    case rdma::Outcome::retry_here: return Progress::soon;
+    case rdma::Outcome::new_grant:
+      if (fault == Fault::lease_expired) counters_.lease_losses.fetch_add(1, std::memory_order_relaxed);
+      // Bytes that stay wrong are not cured by asking for the same ones at once.
+      if (fault == Fault::chunk_revoked) one.not_before = loop_.clock().now() + Milliseconds(++one.failures * 5);
+      break;
+    case rdma::Outcome::reconnect:
+      one.read->session->over.store(true, std::memory_order_release);
+      ++one.failures;
+      break;
+    case rdma::Outcome::fall_back:
+      one.read->session->over.store(true, std::memory_order_release);
+      fall_back(one, std::string(rdma::text(fault)), std::chrono::seconds(30));
+      break;
+  }
+  one.read.reset();
+  one.at_tail = false;
+  one.tail_since = {};
+  tell_loop();
+  return Progress::nothing;
+}
+
+void Consumer::Impl::run_commit_callbacks() {
+  while (true) {
+    std::pair<CommitCallback, Result<void>> done;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (commits_done_.empty()) return;
+      done = std::move(commits_done_.front());
+      commits_done_.pop_front();
+    }
+    if (done.first) done.first(done.second);
+  }
+}
+
+void Consumer::Impl::auto_commit_if_due() {
+  if (!settings_.auto_commit || settings_.group_id.empty()) return;
+  const auto now = loop_.clock().now();
+  if (now < next_auto_commit_) return;
+  next_auto_commit_ = now + Milliseconds(settings_.auto_commit_interval_ms);
+  (void)commit_async({}, [](const Result<void>& result) {
+    if (!result) log::warn("client", "auto commit failed, the next one will try again error={}", result.error().text);
+  });
+}
+
+void Consumer::Impl::run_rebalances() {
+  while (true) {
+    Rebalance event;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (rebalances_.empty()) return;
+      event = std::move(rebalances_.front());
+      rebalances_.pop_front();
+    }
+    if (!subscribed_) {
+      loop_.post([this] { group_.handed_over(); });
+      continue;
+    }
+    if (event.event == GroupEvent::assigned) {
+      {
+        const std::scoped_lock lock(mutex_);
+        clear_assignment();
+        for (const auto& at : event.partitions) assigned_.emplace(at, make_assigned(at, offset_stored));
+        for (auto& [at, one] : assigned_) order_.push_back(one.get());
+      }
+      if (listener_.assigned) listener_.assigned(event.partitions);
+    } else {
+      if (event.event == GroupEvent::revoked) {
+        if (settings_.auto_commit) {
+          if (auto done = commit_sync({}, Milliseconds(5000)); !done) log::warn("client", "positions could not be committed before partitions went error={}", done.error().text);
+        }
+        if (listener_.revoked) listener_.revoked(event.partitions);
+      } else if (listener_.lost) {
+        listener_.lost(event.partitions);
+      } else if (listener_.revoked) {
+        listener_.revoked(event.partitions);
+      }
+      const std::scoped_lock lock(mutex_);
+      clear_assignment();
+    }
+    loop_.post([this] { group_.handed_over(); });
+    tell_loop();
+  }
+}
+
+}  // namespace ciuic::client

@@ -41,6 +41,8 @@ struct LogConfig {
   std::int32_t min_insync_replicas = 1;
   bool preallocate = false;                     ///< accepted, without effect: files are written, never reserved
   bool unclean_leader_election_enable = false;  ///< replication's; the log does not look at it
+
+  bool operator==(const LogConfig&) const = default;
 };
 
 /// Broker-wide settings of the log.

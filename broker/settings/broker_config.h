@@ -55,11 +55,14 @@ struct BrokerConfig {
   std::vector<std::string> onesided_providers;
   std::int32_t onesided_lease_ms = 0;
   std::string onesided_runtime_dir;
+  std::string onesided_socket_mode;  // octal
   std::int32_t onesided_sessions_per_principal_max = 0;
   std::int32_t onesided_grants_per_session_max = 0;
 
   /// What a topic without a config of its own has.
   LogConfig log;
+
+  bool operator==(const BrokerConfig&) const = default;
 };
 
 }  // namespace ciuic::broker

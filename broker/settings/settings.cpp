@@ -20,6 +20,12 @@ std::string_view trim(std::string_view text) {
   return text.substr(from, text.find_last_not_of(blank) - from + 1);
 }
 
+/// Kafka reads booleans in either case.
+bool same_word(std::string_view text, std::string_view lower) {
+  return std::equal(text.begin(), text.end(), lower.begin(), lower.end(),
+                    [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
+}
+
 std::vector<std::string> split(std::string_view text, char by) {
   std::vector<std::string> parts;
   while (!text.empty()) {
@@ -54,13 +60,17 @@ ResultOf<Value, std::string> parse_number(const Setting& setting, std::string_vi
     if (problem != std::errc{} || stop != end) return refuse(setting, text, "Not a number of type DOUBLE");
   } else {
     const auto [stop, problem] = std::from_chars(text.data(), end, value.integer);
-    const char* const type = setting.type == ValueType::int64 ? "LONG" : setting.type == ValueType::int32 ? "INT" : "SHORT";
-    if (problem != std::errc{} || stop != end) return refuse(setting, text, fmt::format("Not a number of type {}", type));
+    const char* const type = setting.type == ValueType::int64   ? "LONG"
+                             : setting.type == ValueType::int32 ? "INT"
+                                                                : "SHORT";
+    if (problem != std::errc{} || stop != end)
+      return refuse(setting, text, fmt::format("Not a number of type {}", type));
     value.real = static_cast<double>(value.integer);
   }
   const auto bound = [&](double limit) {
     return setting.type == ValueType::real ? fmt::format("{}", limit) : fmt::format("{:.0f}", limit);
   };
+  if (std::isnan(value.real)) return refuse(setting, text, "Not a number of type DOUBLE");
   if (value.real < setting.min) return refuse(setting, text, "Value must be at least " + bound(setting.min));
   if (value.real > setting.max && setting.max < 9e18) {
     return refuse(setting, text, "Value must be no more than " + bound(setting.max));
@@ -87,8 +97,7 @@ const std::string* find(const Overrides& overrides, std::string_view key) {
 }
 
 /// Older names of a key that Kafka still reads.
-constexpr std::pair<std::string_view, std::string_view> aliases[] = {
-    {"broker.id", "node.id"}, {"log.dir", "log.dirs"}};
+constexpr std::pair<std::string_view, std::string_view> aliases[] = {{"broker.id", "node.id"}, {"log.dir", "log.dirs"}};
 
 /// The broker-wide value of a topic key, from the exact key or from the coarser units Kafka also has.
 std::optional<std::string> broker_wide(const Setting& setting, const Overrides& overrides) {
@@ -124,8 +133,10 @@ ResultOf<Value, std::string> parse_value(const Setting& setting, std::string_vie
   Value value;
   switch (setting.type) {
     case ValueType::boolean:
-      if (text != "true" && text != "false") return refuse(setting, text, "Expected value to be either true or false");
-      value.boolean = text == "true";
+      if (!same_word(text, "true") && !same_word(text, "false")) {
+        return refuse(setting, text, "Expected value to be either true or false");
+      }
+      value.boolean = same_word(text, "true");
       return value;
     case ValueType::string:
       if (!is_allowed(setting, text)) return refuse(setting, text, one_of(setting));
@@ -140,7 +151,8 @@ ResultOf<Value, std::string> parse_value(const Setting& setting, std::string_vie
     case ValueType::int16:
     case ValueType::int32:
     case ValueType::int64:
-    case ValueType::real: return parse_number(setting, text);
+    case ValueType::real:
+      return parse_number(setting, text);
   }
   return refuse(setting, text, "unknown type");
 }
@@ -155,7 +167,8 @@ ResultOf<Overrides, std::string> parse_properties(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
     ++number;
     if (line.empty() && (piece.empty() || piece.front() == '#' || piece.front() == '!')) continue;
-    const bool goes_on = !piece.empty() && piece.back() == '\\' && (piece.size() < 2 || piece[piece.size() - 2] != '\\');
+    const bool goes_on =
+        !piece.empty() && piece.back() == '\\' && (piece.size() < 2 || piece[piece.size() - 2] != '\\');
     if (goes_on) piece.remove_suffix(1);
     line += piece;
     if (goes_on) continue;
@@ -163,7 +176,9 @@ ResultOf<Overrides, std::string> parse_properties(std::string_view text) {
     const auto key = trim(std::string_view(line).substr(0, mark));
     if (key.empty()) return fmt::format("line {}: '{}' has no key; write key=value", number, line);
     auto value = mark == std::string::npos ? std::string_view{} : trim(std::string_view(line).substr(mark + 1));
-    if (!value.empty() && (value.front() == '=' || value.front() == ':')) value = trim(value.substr(1));
+    // "key = value": the blank ended the key, the mark is still to come. "key==value" has a value that begins with it.
+    const bool by_blank = mark != std::string::npos && (line[mark] == ' ' || line[mark] == '\t');
+    if (by_blank && !value.empty() && (value.front() == '=' || value.front() == ':')) value = trim(value.substr(1));
     found[unescape(key)] = unescape(value);
     line.clear();
   }
@@ -183,7 +198,8 @@ ResultOf<BrokerConfig, std::string> make_broker_config(const Overrides& given) {
   for (const auto& setting : all_settings()) {
     if (setting.scope == Scope::broker) {
       const auto* text = find(overrides, setting.key);
-      if (text == nullptr && setting.fallback.empty() && setting.type != ValueType::string && setting.type != ValueType::list) {
+      if (text == nullptr && setting.fallback.empty() && setting.type != ValueType::string &&
+          setting.type != ValueType::list) {
         continue;
       }
       auto value = parse_value(setting, text != nullptr ? std::string_view(*text) : setting.fallback);
@@ -196,12 +212,14 @@ ResultOf<BrokerConfig, std::string> make_broker_config(const Overrides& given) {
   if (!defaults) return defaults.error();
   config.log = *defaults;
   for (const auto& [key, value] : overrides) {
-    const auto known = std::any_of(all_settings().begin(), all_settings().end(), [&, wanted = std::string_view(key)](const Setting& s) {
-      return s.scope == Scope::broker ? s.key == wanted : s.broker_key == wanted;
-    });
+    const auto known = std::any_of(all_settings().begin(), all_settings().end(),
+                                   [&, wanted = std::string_view(key)](const Setting& s) {
+                                     return s.scope == Scope::broker ? s.key == wanted : s.broker_key == wanted;
+                                   });
     if (!known) log::warn("settings", "unknown key ignored key={} value={}", key, value);
   }
-  if (config.log_dirs.empty()) return std::string("Invalid value  for configuration log.dirs: name at least one directory");
+  if (config.log_dirs.empty())
+    return std::string("Invalid value  for configuration log.dirs: name at least one directory");
   return config;
 }
 
@@ -233,12 +251,13 @@ std::vector<Found> layered(const Setting& setting, const BrokerLayers& layers) {
   return found;
 }
 
-ConfigEntry describe(const Setting& setting, std::string_view key, const std::string* topic_value, std::string_view broker_key,
-                     const std::vector<Found>& broker_values) {
+ConfigEntry describe(const Setting& setting, std::string_view key, const std::string* topic_value,
+                     std::string_view broker_key, const std::vector<Found>& broker_values) {
   ConfigEntry entry{&setting, {}, std::string(key), {}};
   if (topic_value != nullptr) entry.sources.push_back({std::string(setting.key), *topic_value, 1});
   for (const auto& each : broker_values) entry.sources.push_back({std::string(broker_key), each.value, each.source});
-  entry.sources.push_back({std::string(broker_key.empty() ? setting.key : broker_key), std::string(setting.fallback), 5});
+  entry.sources.push_back(
+      {std::string(broker_key.empty() ? setting.key : broker_key), std::string(setting.fallback), 5});
   entry.value = entry.sources.front().value;
   return entry;
 }
@@ -247,7 +266,8 @@ ConfigEntry describe(const Setting& setting, std::string_view key, const std::st
 
 bool is_dynamic(std::string_view broker_key) {
   const auto& rows = all_settings();
-  return std::any_of(rows.begin(), rows.end(), [&](const Setting& s) { return s.scope == Scope::topic && s.broker_key == broker_key; });
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const Setting& s) { return s.scope == Scope::topic && s.broker_key == broker_key; });
 }
 
 ResultOf<LogConfig, std::string> make_log_defaults(const BrokerLayers& layers) {
@@ -266,7 +286,8 @@ std::vector<ConfigEntry> describe_topic(const BrokerLayers& broker, const Overri
   std::vector<ConfigEntry> entries;
   for (const auto& setting : all_settings()) {
     if (setting.scope != Scope::topic) continue;
-    entries.push_back(describe(setting, setting.key, find(topic, setting.key), setting.broker_key, layered(setting, broker)));
+    entries.push_back(
+        describe(setting, setting.key, find(topic, setting.key), setting.broker_key, layered(setting, broker)));
   }
   return entries;
 }
@@ -288,8 +309,10 @@ std::vector<ConfigEntry> describe_broker(const BrokerLayers& broker) {
 std::string settings_markdown() {
   std::string out =
       "# Configuration\n\nGenerated from the table that the broker itself reads (`ciuic-broker --print-settings`). A "
-      "`server.properties` file holds `key=value` lines; `--override key=value` wins over it. Keys marked * are ours, all "
-      "others are Apache Kafka's. Topic keys are set with CreateTopics and IncrementalAlterConfigs; their defaults come from "
+      "`server.properties` file holds `key=value` lines; `--override key=value` wins over it. Keys marked * are ours, "
+      "all "
+      "others are Apache Kafka's. Topic keys are set with CreateTopics and IncrementalAlterConfigs; their defaults "
+      "come from "
       "the broker-wide key beside them.\n";
   const auto range = [](const Setting& setting) -> std::string {
     if (!setting.allowed.empty()) {
@@ -299,19 +322,24 @@ std::string settings_markdown() {
     }
     if (setting.type == ValueType::boolean) return "true false";
     if (setting.type == ValueType::string || setting.type == ValueType::list) return "";
-    const auto bound = [&](double limit) { return setting.type == ValueType::real ? fmt::format("{}", limit) : fmt::format("{:.0f}", limit); };
-    return setting.max > 9e18 ? fmt::format("{}…", bound(setting.min)) : fmt::format("{}…{}", bound(setting.min), bound(setting.max));
+    const auto bound = [&](double limit) {
+      return setting.type == ValueType::real ? fmt::format("{}", limit) : fmt::format("{:.0f}", limit);
+    };
+    return setting.max > 9e18 ? fmt::format("{}…", bound(setting.min))
+                              : fmt::format("{}…{}", bound(setting.min), bound(setting.max));
   };
   out += "\n## Broker\n\n| key | default | allowed | what it does |\n|---|---|---|---|\n";
   for (const auto& setting : all_settings()) {
     if (setting.scope == Scope::broker) {
-      out += fmt::format("| `{}`{} | {} | {} | {} |\n", setting.key, setting.ours ? " *" : "", setting.fallback, range(setting), setting.text);
+      out += fmt::format("| `{}`{} | {} | {} | {} |\n", setting.key, setting.ours ? " *" : "", setting.fallback,
+                         range(setting), setting.text);
     }
   }
   out += "\n## Topic\n\n| key | broker-wide | default | allowed | what it does |\n|---|---|---|---|---|\n";
   for (const auto& setting : all_settings()) {
     if (setting.scope == Scope::topic) {
-      out += fmt::format("| `{}` | `{}` | {} | {} | {} |\n", setting.key, setting.broker_key, setting.fallback, range(setting), setting.text);
+      out += fmt::format("| `{}` | `{}` | {} | {} | {} |\n", setting.key, setting.broker_key, setting.fallback,
+                         range(setting), setting.text);
     }
   }
   return out;

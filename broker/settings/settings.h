@@ -28,17 +28,17 @@ struct Value {
 };
 
 struct Setting {
-  std::string_view key;        // Kafka's key, or ours
+  std::string_view key;  // Kafka's key, or ours
   Scope scope;
   ValueType type;
-  std::string_view fallback;   // the default, as text; "" with type int64/int32 and `optional`: not set
-  double min = 0, max = 0;     // numbers: inclusive range
-  std::string_view allowed{};  // "a|b|c": strings and list elements must be one of these
+  std::string_view fallback;      // the default, as text; "" with type int64/int32 and `optional`: not set
+  double min = 0, max = 0;        // numbers: inclusive range
+  std::string_view allowed{};     // "a|b|c": strings and list elements must be one of these
   std::string_view broker_key{};  // topic scope: the broker-wide key that sets its default (its synonym)
   void (*set_broker)(BrokerConfig&, const Value&) = nullptr;
   void (*set_topic)(LogConfig&, const Value&) = nullptr;
-  std::string_view text{};     // one sentence for people
-  bool ours = false;           // not a key of Apache Kafka
+  std::string_view text{};  // one sentence for people
+  bool ours = false;        // not a key of Apache Kafka
 };
 
 /// All rows, broker scope first, sorted by key within a scope.
@@ -55,8 +55,8 @@ using Overrides = std::map<std::string, std::string, std::less<>>;
 /// The error names the line.
 [[nodiscard]] ResultOf<Overrides, std::string> parse_properties(std::string_view text);
 
-/// What a set of keys gives. Unknown keys are warned of in the log and ignored, as Kafka does; a wrong value is an error
-/// that names key, value and what is allowed.
+/// What a set of keys gives. Unknown keys are warned of in the log and ignored, as Kafka does; a wrong value is an
+/// error that names key, value and what is allowed.
 [[nodiscard]] ResultOf<BrokerConfig, std::string> make_broker_config(const Overrides& overrides);
 
 /// A topic's config on top of the broker's defaults. Error: first wrong or unknown key, with Kafka's wording.
@@ -78,7 +78,7 @@ struct BrokerLayers {
 struct ConfigEntry {
   const Setting* setting;
   std::string value;
-  std::string key;   // the row's, or its broker-wide one
+  std::string key;  // the row's, or its broker-wide one
   /// Where it comes from, best first. Source as Kafka's ConfigSource: 1 topic, 2 this broker, 3 all brokers,
   /// 4 server.properties, 5 default.
   struct Source {

@@ -191,9 +191,13 @@ typedef struct ciuic_record {
 /* Walks records, unpacking into a buffer that is used again. */
 CIUIC_API ciuic_reader *ciuic_reader_new(void);
 CIUIC_API void ciuic_reader_free(ciuic_reader *reader);
+/* Keeps `batch` until the next open; NULL: lets go of the one before. */
 CIUIC_API int32_t ciuic_reader_open(ciuic_reader *reader, const ciuic_batch *batch, ciuic_error *error);
 /* 1: *record is filled (bytes live until the next open, headers until the next call); 0: the end; negative: malformed. */
 CIUIC_API int32_t ciuic_reader_next(ciuic_reader *reader, ciuic_record *record, ciuic_error *error);
+/* The next records at one go, for languages in which a call costs: how many of `capacity` were filled; 0: the end; negative:
+ * malformed (what came before it was handed out). REQUIRES: records[0].size is set; it holds for all of the array. */
+CIUIC_API int32_t ciuic_reader_next_many(ciuic_reader *reader, ciuic_record *records, size_t capacity, ciuic_error *error);
 
 /* ---- Producer -------------------------------------------------------------------------------------------------- */
 

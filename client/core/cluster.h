@@ -13,7 +13,7 @@
 namespace ciuic::client::core {
 
 /// Kafka answers a connection's requests in order, so what may wait long has a connection of its own.
-enum class Lane : std::int8_t { control, fetch, coordinator, onesided, wait };
+enum class Lane : std::int8_t { control, fetch, produce, coordinator, onesided, wait };
 
 struct Partition {
   std::int32_t leader = -1;  ///< -1: none now

@@ -65,8 +65,8 @@ class Connection final : public IoHandler, public std::enable_shared_from_this<C
   }
   /// Sends a request that has no answer (Produce with acks=0). Errors: unsupported, disconnected.
   template <class Request>
-  Result<void> send_only(const Request& request) {
-    const auto at = version(Request::api_key, Request::valid_versions);
+  Result<void> send_only(const Request& request, std::int16_t newest = Request::valid_versions.max) {
+    const auto at = version(Request::api_key, {Request::valid_versions.min, newest});
     if (!at) return lacks(Request::api_key);
     if (broken_) return *broken_;
     queue(kafka::encode_request(++correlation_, settings_.client_id, request, *at));

@@ -23,8 +23,12 @@ const char* name(Path path) {
 }
 
 namespace {
-Error not_assigned(const TopicPartition& at) { return failure(Trouble::invalid_state, core::to_text(at) + " is not assigned to this consumer"); }
-Error no_group(const char* what) { return failure(Trouble::invalid_state, std::string(what) + " needs group.id: set it in the configuration"); }
+Error not_assigned(const TopicPartition& at) {
+  return failure(Trouble::invalid_state, core::to_text(at) + " is not assigned to this consumer");
+}
+Error no_group(const char* what) {
+  return failure(Trouble::invalid_state, std::string(what) + " needs group.id: set it in the configuration");
+}
 }  // namespace
 
 Consumer::Impl::Impl(core::ConsumerSettings settings)
@@ -34,6 +38,8 @@ Consumer::Impl::Impl(core::ConsumerSettings settings)
       group_(cluster_, settings_,
              {[this](GroupEvent event, std::vector<TopicPartition> partitions) {
                 const std::scoped_lock lock(mutex_);
+                if (event == GroupEvent::lost)
+                  std::erase_if(rebalances_, [](const Rebalance& one) { return one.event == GroupEvent::revoked; });
                 rebalances_.push_back({event, std::move(partitions)});
                 ready_.notify_all();
               },
@@ -130,13 +136,19 @@ void Consumer::Impl::clear_assignment() {
 
 Result<void> Consumer::Impl::assign(std::span<const TopicPartitionOffset> partitions) {
   if (auto ok = usable(); !ok) return ok;
-  if (subscribed_) return failure(Trouble::invalid_state, "assign and subscribe exclude each other: call unsubscribe first");
+  if (subscribed_)
+    return failure(Trouble::invalid_state, "assign and subscribe exclude each other: call unsubscribe first");
   for (const auto& each : partitions) {
-    if (each.topic.empty() || each.partition < 0) return failure(Trouble::invalid_argument, fmt::format("\"{}\" partition {}: no such partition", each.topic, each.partition));
-    if (each.offset < 0 && each.offset != offset_beginning && each.offset != offset_end && each.offset != offset_stored) {
-      return failure(Trouble::invalid_argument, fmt::format("{}-{}: offset {} is neither a number nor a place", each.topic, each.partition, each.offset));
+    if (each.topic.empty() || each.partition < 0)
+      return failure(Trouble::invalid_argument,
+                     fmt::format("\"{}\" partition {}: no such partition", each.topic, each.partition));
+    if (each.offset < 0 && each.offset != offset_beginning && each.offset != offset_end &&
+        each.offset != offset_stored) {
+      return failure(Trouble::invalid_argument, fmt::format("{}-{}: offset {} is neither a number nor a place",
+                                                            each.topic, each.partition, each.offset));
     }
-    if (each.offset == offset_stored && settings_.group_id.empty() && settings_.offset_reset == core::OffsetReset::none) return no_group("offset_stored");
+    if (each.offset == offset_stored && settings_.group_id.empty() && settings_.offset_reset == core::OffsetReset::none)
+      return no_group("offset_stored");
   }
   drop_batches();
   {
@@ -168,7 +180,8 @@ Result<void> Consumer::Impl::subscribe(std::vector<std::string> topics, Rebalanc
   if (topics.empty()) return unsubscribe();
   {
     const std::scoped_lock lock(mutex_);
-    if (!subscribed_ && !assigned_.empty()) return failure(Trouble::invalid_state, "assign and subscribe exclude each other: call assign with nothing first");
+    if (!subscribed_ && !assigned_.empty())
+      return failure(Trouble::invalid_state, "assign and subscribe exclude each other: call assign with nothing first");
     fatal_.reset();
   }
   listener_ = std::move(listener);
@@ -226,7 +239,9 @@ Assigned* Consumer::Impl::find(const Key& key) const {
 
 Result<void> Consumer::Impl::seek(const TopicPartition& at, std::int64_t offset) {
   if (auto ok = usable(); !ok) return ok;
-  if (offset < 0 && offset != offset_beginning && offset != offset_end) return failure(Trouble::invalid_argument, fmt::format("{}: offset {} is neither a number nor a place", core::to_text(at), offset));
+  if (offset < 0 && offset != offset_beginning && offset != offset_end)
+    return failure(Trouble::invalid_argument,
+                   fmt::format("{}: offset {} is neither a number nor a place", core::to_text(at), offset));
   {
     const std::scoped_lock lock(mutex_);
     auto* const one = find(at);
@@ -247,7 +262,8 @@ Result<std::int64_t> Consumer::Impl::position(const TopicPartition& at, Millisec
     if (one->resolved) return one->position;
     if (one->error) return *one->error;
     const auto left = deadline - loop_.clock().now();
-    if (left <= Clock::Duration::zero()) return failure(Trouble::timed_out, core::to_text(at) + ": its position is not known yet", true);
+    if (left <= Clock::Duration::zero())
+      return failure(Trouble::timed_out, core::to_text(at) + ": its position is not known yet", true);
     ready_.wait_for(lock, std::min<Clock::Duration>(left, Milliseconds(50)));
   }
 }
@@ -318,12 +334,14 @@ Result<void> Consumer::Impl::commit_async(std::span<const TopicPartitionOffset> 
   return {};
 }
 
-Result<std::vector<TopicPartitionOffset>> Consumer::Impl::committed(std::span<const TopicPartition> partitions, Milliseconds timeout) {
+Result<std::vector<TopicPartitionOffset>> Consumer::Impl::committed(std::span<const TopicPartition> partitions,
+                                                                    Milliseconds timeout) {
   if (auto ok = usable(); !ok) return ok.error();
   if (settings_.group_id.empty()) return no_group("committed");
   const std::vector<TopicPartition> asked(partitions.begin(), partitions.end());
   const auto deadline = loop_.clock().now() + timeout;
-  return ask<std::vector<TopicPartitionOffset>>([this, asked, deadline] { return core::committed_offsets(cluster_, settings_.group_id, asked, deadline); });
+  return ask<std::vector<TopicPartitionOffset>>(
+      [this, asked, deadline] { return core::committed_offsets(cluster_, settings_.group_id, asked, deadline); });
 }
 
 // --- Questions ---
@@ -333,8 +351,13 @@ Result<std::vector<TopicInfo>> Consumer::Impl::topics(std::span<const std::strin
   const auto deadline = loop_.clock().now() + timeout;
   return ask<std::vector<TopicInfo>>([this, asked, deadline]() -> Co<Result<std::vector<TopicInfo>>> {
     while (true) {
-      auto copied = asked;
-      auto refreshed = asked.empty() ? co_await cluster_.refresh_all() : co_await cluster_.refresh(std::move(copied));
+      Result<void> refreshed;
+      if (asked.empty()) {
+        refreshed = co_await cluster_.refresh_all();
+      } else {
+        auto copied = asked;
+        refreshed = co_await cluster_.refresh(std::move(copied));
+      }
       std::optional<Error> trouble;
       std::vector<TopicInfo> out;
       if (!refreshed) {
@@ -350,7 +373,9 @@ Result<std::vector<TopicInfo>> Consumer::Impl::topics(std::span<const std::strin
           info.topic = topic_name;
           if (!topic.id.is_zero()) info.topic_id = topic.id.to_string();
           std::int32_t index = 0;
-          for (const auto& partition : topic.partitions) info.partitions.push_back({index++, partition.leader, partition.leader_epoch, partition.replicas, partition.in_sync});
+          for (const auto& partition : topic.partitions)
+            info.partitions.push_back(
+                {index++, partition.leader, partition.leader_epoch, partition.replicas, partition.in_sync});
           out.push_back(std::move(info));
         }
       }
@@ -365,7 +390,9 @@ Result<std::vector<TopicInfo>> Consumer::Impl::topics(std::span<const std::strin
 Result<std::vector<TopicPartitionOffset>> Consumer::Impl::list(std::vector<OffsetQuery> queries, Milliseconds timeout) {
   const auto order = queries;
   const auto deadline = loop_.clock().now() + timeout;
-  auto answered = ask<std::vector<OffsetQuery>>([this, order, deadline] { return core::list_offsets_everywhere(cluster_, order, settings_.isolation, deadline); });
+  auto answered = ask<std::vector<OffsetQuery>>([this, order, deadline] {
+    return core::list_offsets_everywhere(cluster_, order, settings_.isolation, deadline);
+  });
   if (!answered) return answered.error();
   std::map<TopicPartition, std::int64_t> found;
   for (const auto& query : *answered) found[query.at] = query.offset;
@@ -381,8 +408,10 @@ std::vector<Lag> Consumer::Impl::lags() const {
     Lag lag;
     lag.at = at;
     lag.position = one->resolved ? one->position : -1;
-    lag.readable_end = settings_.isolation == kafka::Isolation::read_committed ? one->last_stable_offset : one->high_watermark;
-    if (lag.position >= 0 && lag.readable_end >= 0) lag.records = std::max<std::int64_t>(0, lag.readable_end - lag.position);
+    lag.readable_end =
+        settings_.isolation == kafka::Isolation::read_committed ? one->last_stable_offset : one->high_watermark;
+    if (lag.position >= 0 && lag.readable_end >= 0)
+      lag.records = std::max<std::int64_t>(0, lag.readable_end - lag.position);
     out.push_back(std::move(lag));
   }
   return out;
@@ -397,7 +426,9 @@ PathInfo Consumer::Impl::path(const TopicPartition& at) const {
 
 std::vector<Metric> Consumer::Impl::metrics() const {
   std::vector<Metric> out;
-  const auto add = [&out](const char* metric, const std::atomic<std::int64_t>& value, const char* label = "") { out.push_back({metric, label, value.load(std::memory_order_relaxed)}); };
+  const auto add = [&out](const char* metric, const std::atomic<std::int64_t>& value, const char* label = "") {
+    out.push_back({metric, label, value.load(std::memory_order_relaxed)});
+  };
   add("ciuic_client_bytes_total", counters_.tcp_bytes, "tcp");
   add("ciuic_client_bytes_total", counters_.onesided_bytes, "one-sided");
   add("ciuic_client_batches_total", counters_.tcp_batches, "tcp");
@@ -443,26 +474,43 @@ Consumer::~Consumer() {
 
 Result<void> Consumer::close(Milliseconds timeout) { return impl_->close(timeout); }
 Result<void> Consumer::assign(std::span<const TopicPartitionOffset> partitions) { return impl_->assign(partitions); }
-Result<void> Consumer::subscribe(std::vector<std::string> topics, RebalanceListener listener) { return impl_->subscribe(std::move(topics), std::move(listener)); }
+Result<void> Consumer::subscribe(std::vector<std::string> topics, RebalanceListener listener) {
+  return impl_->subscribe(std::move(topics), std::move(listener));
+}
 Result<void> Consumer::unsubscribe() { return impl_->unsubscribe(); }
 std::vector<TopicPartition> Consumer::assignment() const { return impl_->assignment(); }
 Result<std::span<const RecordBatch>> Consumer::poll(Milliseconds timeout) { return impl_->poll(timeout); }
 void Consumer::wakeup() { impl_->wakeup(); }
 Result<void> Consumer::seek(const TopicPartition& at, std::int64_t offset) { return impl_->seek(at, offset); }
 Result<void> Consumer::seek_to_time(const TopicPartition& at, std::int64_t timestamp_ms, Milliseconds timeout) {
-  if (timestamp_ms < 0) return failure(Trouble::invalid_argument, fmt::format("{}: time {} is before 1970", core::to_text(at), timestamp_ms));
+  if (timestamp_ms < 0)
+    return failure(Trouble::invalid_argument,
+                   fmt::format("{}: time {} is before 1970", core::to_text(at), timestamp_ms));
   auto found = impl_->list({OffsetQuery{at, timestamp_ms}}, timeout);
   if (!found) return found.error();
   const auto offset = found->front().offset;
   return impl_->seek(at, offset < 0 ? offset_end : offset);
 }
-Result<std::int64_t> Consumer::position(const TopicPartition& at, Milliseconds timeout) { return impl_->position(at, timeout); }
+Result<std::int64_t> Consumer::position(const TopicPartition& at, Milliseconds timeout) {
+  return impl_->position(at, timeout);
+}
 Result<void> Consumer::pause(std::span<const TopicPartition> partitions) { return impl_->set_paused(partitions, true); }
-Result<void> Consumer::resume(std::span<const TopicPartition> partitions) { return impl_->set_paused(partitions, false); }
-Result<void> Consumer::commit_sync(std::span<const TopicPartitionOffset> offsets, Milliseconds timeout) { return impl_->commit_sync(offsets, timeout); }
-Result<void> Consumer::commit_async(std::span<const TopicPartitionOffset> offsets, CommitCallback done) { return impl_->commit_async(offsets, std::move(done)); }
-Result<std::vector<TopicPartitionOffset>> Consumer::committed(std::span<const TopicPartition> partitions, Milliseconds timeout) { return impl_->committed(partitions, timeout); }
-Result<std::vector<TopicInfo>> Consumer::topics(std::span<const std::string> topics, Milliseconds timeout) { return impl_->topics(topics, timeout); }
+Result<void> Consumer::resume(std::span<const TopicPartition> partitions) {
+  return impl_->set_paused(partitions, false);
+}
+Result<void> Consumer::commit_sync(std::span<const TopicPartitionOffset> offsets, Milliseconds timeout) {
+  return impl_->commit_sync(offsets, timeout);
+}
+Result<void> Consumer::commit_async(std::span<const TopicPartitionOffset> offsets, CommitCallback done) {
+  return impl_->commit_async(offsets, std::move(done));
+}
+Result<std::vector<TopicPartitionOffset>> Consumer::committed(std::span<const TopicPartition> partitions,
+                                                              Milliseconds timeout) {
+  return impl_->committed(partitions, timeout);
+}
+Result<std::vector<TopicInfo>> Consumer::topics(std::span<const std::string> topics, Milliseconds timeout) {
+  return impl_->topics(topics, timeout);
+}
 
 namespace {
 std::vector<OffsetQuery> queries_for(std::span<const TopicPartition> partitions, std::int64_t timestamp) {
@@ -472,16 +520,21 @@ std::vector<OffsetQuery> queries_for(std::span<const TopicPartition> partitions,
 }
 }  // namespace
 
-Result<std::vector<TopicPartitionOffset>> Consumer::beginning_offsets(std::span<const TopicPartition> partitions, Milliseconds timeout) {
+Result<std::vector<TopicPartitionOffset>> Consumer::beginning_offsets(std::span<const TopicPartition> partitions,
+                                                                      Milliseconds timeout) {
   return impl_->list(queries_for(partitions, offset_beginning), timeout);
 }
-Result<std::vector<TopicPartitionOffset>> Consumer::end_offsets(std::span<const TopicPartition> partitions, Milliseconds timeout) {
+Result<std::vector<TopicPartitionOffset>> Consumer::end_offsets(std::span<const TopicPartition> partitions,
+                                                                Milliseconds timeout) {
   return impl_->list(queries_for(partitions, offset_end), timeout);
 }
-Result<std::vector<TopicPartitionOffset>> Consumer::offsets_for_times(std::span<const TopicPartitionOffset> times, Milliseconds timeout) {
+Result<std::vector<TopicPartitionOffset>> Consumer::offsets_for_times(std::span<const TopicPartitionOffset> times,
+                                                                      Milliseconds timeout) {
   std::vector<OffsetQuery> queries;
   for (const auto& each : times) {
-    if (each.offset < 0) return failure(Trouble::invalid_argument, fmt::format("{}-{}: time {} is before 1970", each.topic, each.partition, each.offset));
+    if (each.offset < 0)
+      return failure(Trouble::invalid_argument,
+                     fmt::format("{}-{}: time {} is before 1970", each.topic, each.partition, each.offset));
     queries.push_back({{each.topic, each.partition}, each.offset});
   }
   return impl_->list(std::move(queries), timeout);

@@ -43,7 +43,8 @@ void Consumer::Impl::plan() {
     }
   }
   const bool old = now - cluster_.refreshed_at() > Milliseconds(settings_.metadata_max_age_ms);
-  if (!topics.empty() && (cluster_.stale() || old || !plans.unknown_topics.empty()) && !refreshing_ && now >= next_refresh_) {
+  if (!topics.empty() && (cluster_.stale() || old || !plans.unknown_topics.empty()) && !refreshing_ &&
+      now >= next_refresh_) {
     refreshing_ = true;
     loop_.spawn(refresh_metadata(std::move(topics)));
   }
@@ -56,7 +57,8 @@ void Consumer::Impl::plan() {
   for (auto& [session, wanted] : plans.grants) loop_.spawn(ask_grants(session, std::move(wanted)));
   for (const auto& session : plans.waits) loop_.spawn(wait_at_tail(session));
   for (auto& [node, wanted] : plans.fetches) {
-    // A broker that waits for the partitions that have nothing would keep the one that has no room just now waiting too.
+    // A broker that waits for the partitions that have nothing would keep the one that has no room just now waiting
+    // too.
     if (plans.full[node] || nodes_[node].fetching) continue;
     {
       const std::scoped_lock lock(mutex_);
@@ -85,8 +87,11 @@ bool Consumer::Impl::leader_known(Assigned& one, std::int32_t leader) {
   if (one.unknown_since == Clock::TimePoint{}) one.unknown_since = now;
   auto code = ErrorCode::leader_not_available;
   if (topic != nullptr && topic->error != ErrorCode::none) code = topic->error;
-  if (topic != nullptr && topic->error == ErrorCode::none && static_cast<std::size_t>(one.at.partition) >= topic->partitions.size()) code = ErrorCode::unknown_topic_or_partition;
-  if (!kafka::retriable(code) || (code == ErrorCode::unknown_topic_or_partition && now - one.unknown_since > unknown_patience)) {
+  if (topic != nullptr && topic->error == ErrorCode::none &&
+      static_cast<std::size_t>(one.at.partition) >= topic->partitions.size())
+    code = ErrorCode::unknown_topic_or_partition;
+  if (!kafka::retriable(code) ||
+      (code == ErrorCode::unknown_topic_or_partition && now - one.unknown_since > unknown_patience)) {
     partition_failed(one, core::broker_error(code, core::to_text(one.at)));
     one.unknown_since = {};
   }
@@ -118,7 +123,7 @@ void Consumer::Impl::plan_one(Assigned& one, Plans& plans) {
     if (!one.read && !one.asking) {
       one.asking = true;
       plans.grants[session].push_back({key, one.position, topic_id});
-    } else if (one.read && one.at_tail && one.wait_round != session->wait_round) {
+    } else if (one.read && one.at_tail && (one.wait_round == 0 || one.wait_round != session->wait_round)) {
       plans.waits.insert(session);
     }
   }
@@ -221,14 +226,18 @@ void Consumer::Impl::partition_failed(Assigned& one, const Error& error) {
 void Consumer::Impl::reset_offset(Assigned& one, const std::string& why) {
   const auto was = one.position;
   if (settings_.offset_reset == core::OffsetReset::none) {
-    one.error = failure(Trouble::data_loss, fmt::format("{}: offset {} cannot be read ({}) and auto.offset.reset=none: seek to where to go on", core::to_text(one.at), was, why));
+    one.error =
+        failure(Trouble::data_loss,
+                fmt::format("{}: offset {} cannot be read ({}) and auto.offset.reset=none: seek to where to go on",
+                            core::to_text(one.at), was, why));
     one.not_before = Clock::TimePoint::max();  // until a seek
     one.asking = false;
     wake_poll();
     return;
   }
   const bool earliest = settings_.offset_reset == core::OffsetReset::earliest;
-  log::warn("client", "position is out of range, going to the log's {} partition={} position={} why={}", earliest ? "beginning" : "end", core::to_text(one.at), was, why);
+  log::warn("client", "position is out of range, going to the log's {} partition={} position={} why={}",
+            earliest ? "beginning" : "end", core::to_text(one.at), was, why);
   restart(one, earliest ? offset_beginning : offset_end);
 }
 
@@ -276,7 +285,9 @@ Co<void> Consumer::Impl::resolve_committed(std::vector<Key> keys) {
         one->resolved = true;
         one->position = one->fetch_position = (*answered)[i].offset;
       } else if (settings_.offset_reset == core::OffsetReset::none) {
-        one->error = failure(Trouble::data_loss, core::to_text(one->at) + ": group " + settings_.group_id + " has committed no offset and auto.offset.reset=none: seek to where to begin");
+        one->error = failure(Trouble::data_loss,
+                             core::to_text(one->at) + ": group " + settings_.group_id +
+                                 " has committed no offset and auto.offset.reset=none: seek to where to begin");
         one->not_before = Clock::TimePoint::max();
       } else {
         one->wanted = settings_.offset_reset == core::OffsetReset::earliest ? offset_beginning : offset_end;

@@ -67,7 +67,7 @@ struct Session {
 struct GrantedRead {
   std::shared_ptr<Session> session{};
   std::shared_ptr<Lease> lease{};
-  std::optional<onesided::Grant> grant{};         ///< not yet adopted
+  std::optional<onesided::Grant> grant{};  ///< not yet adopted
   std::unique_ptr<onesided::Reader> reader{};
   std::int32_t lease_ms = 0;
   AbortedFilter filter{};
@@ -82,19 +82,19 @@ struct GrantedRead {
 struct Assigned {
   TopicPartition at{};
   std::shared_ptr<const TopicPartition> name{};
-  std::uint64_t life = 0;            ///< another after each seek: answers to an older one are dropped
+  std::uint64_t life = 0;  ///< another after each seek: answers to an older one are dropped
   std::int64_t wanted = offset_stored;
-  bool resolved = false;             ///< `position` is a number
+  bool resolved = false;  ///< `position` is a number
   std::int64_t position = -1;
   bool paused = false;
-  bool asking = false;               ///< the loop has a question about it under way
-  Clock::TimePoint not_before{};     ///< no new question before
+  bool asking = false;            ///< the loop has a question about it under way
+  Clock::TimePoint not_before{};  ///< no new question before
   std::int64_t high_watermark = -1, last_stable_offset = -1;
-  std::optional<Error> error{};      ///< for the next poll
+  std::optional<Error> error{};  ///< for the next poll
 
   Path path = Path::undecided;
   std::string provider{}, reason{};
-  Clock::TimePoint look_again{};     ///< auto: when a better path is tried again
+  Clock::TimePoint look_again{};  ///< auto: when a better path is tried again
 
   std::deque<Fetched> fetched{};
   std::size_t fetched_bytes = 0;
@@ -105,13 +105,13 @@ struct Assigned {
   bool at_tail = false;              ///< nothing to read: the loop waits at the broker
   Clock::TimePoint tail_since{};     ///< when the end was first met; zero: not there
   int failures = 0;                  ///< of the one-sided path in a row
-  std::uint64_t wait_round = 0;      ///< of the session, that covers it
+  std::uint64_t wait_round = 0;      ///< of the session, that covers it; 0: none does
   Clock::TimePoint unknown_since{};  ///< no leader since then; zero: there is one
 };
 
 struct ConsumerCounters {
-  std::atomic<std::int64_t> tcp_bytes{0}, tcp_batches{0}, onesided_bytes{0}, onesided_batches{0}, fetches{0}, grants{0}, renewals{0}, waits{0},
-      sessions{0}, lease_losses{0}, fallbacks{0}, skipped_batches{0};
+  std::atomic<std::int64_t> tcp_bytes{0}, tcp_batches{0}, onesided_bytes{0}, onesided_batches{0}, fetches{0}, grants{0},
+      renewals{0}, waits{0}, sessions{0}, lease_losses{0}, fallbacks{0}, skipped_batches{0};
 };
 
 }  // namespace core
@@ -156,10 +156,10 @@ class Consumer::Impl {
   // consumer_poll.cpp
   enum class Progress : std::int8_t { nothing, soon, batches };
   [[nodiscard]] Result<Progress> poll_once();
-  [[nodiscard]] Progress take_fetched(core::Assigned& one);                                           // lock held
-  [[nodiscard]] Progress read_granted(core::Assigned& one, std::unique_lock<std::mutex>& lock);      // lock held
+  [[nodiscard]] Progress take_fetched(core::Assigned& one);                                      // lock held
+  [[nodiscard]] Progress read_granted(core::Assigned& one, std::unique_lock<std::mutex>& lock);  // lock held
   [[nodiscard]] Progress deliver_read(core::Assigned& one, core::GrantedRead& read, const onesided::Delivery& got);
-  [[nodiscard]] Progress after_fault(core::Assigned& one, rdma::Fault fault);                         // lock held
+  [[nodiscard]] Progress after_fault(core::Assigned& one, rdma::Fault fault);  // lock held
   void wait_for_news(Clock::TimePoint deadline);
   void run_rebalances();
   void run_commit_callbacks();
@@ -171,7 +171,7 @@ class Consumer::Impl {
   [[nodiscard]] std::unique_ptr<core::Assigned> make_assigned(const TopicPartition& at, std::int64_t wanted);
   void restart(core::Assigned& one, std::int64_t wanted);
   void clear_assignment();
-  [[nodiscard]] std::vector<TopicPartitionOffset> positions() const;  // lock held
+  [[nodiscard]] std::vector<TopicPartitionOffset> positions() const;   // lock held
   [[nodiscard]] core::Assigned* find(const TopicPartition& at) const;  // lock held
   [[nodiscard]] core::Assigned* find(const Key& key) const;            // lock held
   template <class T>
@@ -197,25 +197,26 @@ class Consumer::Impl {
     std::set<std::int32_t> connects{};
     std::set<std::string> unknown_topics{};
   };
-  void plan_one(core::Assigned& one, Plans& plans);     // lock held
+  void plan_one(core::Assigned& one, Plans& plans);                          // lock held
   void plan_offset(core::Assigned& one, std::int32_t leader, Plans& plans);  // lock held
   core::Co<void> resolve_offsets(std::int32_t node, std::vector<std::pair<Key, core::OffsetQuery>> wanted);
   core::Co<void> resolve_committed(std::vector<Key> keys);
-  void reset_offset(core::Assigned& one, const std::string& why);  // lock held
-  void partition_failed(core::Assigned& one, const Error& error);  // lock held
+  void reset_offset(core::Assigned& one, const std::string& why);                                     // lock held
+  void partition_failed(core::Assigned& one, const Error& error);                                     // lock held
   void choose_path(core::Assigned& one, std::int32_t leader, kafka::TopicId topic_id, Plans& plans);  // lock held
-  [[nodiscard]] bool leader_known(core::Assigned& one, std::int32_t leader);            // lock held
-  void wake_poll();                                                // lock held
+  [[nodiscard]] bool leader_known(core::Assigned& one, std::int32_t leader);                          // lock held
+  void wake_poll();                                                                                   // lock held
 
   // consumer_fetch.cpp; the loop
   core::Co<void> fetch(std::int32_t node, std::vector<ReadPlan> plan);
-  void take_answer(core::Assigned& one, kafka::FetchResponse::PartitionData& data, const std::shared_ptr<const std::byte[]>& memory);  // lock held
+  void take_answer(core::Assigned& one, kafka::FetchResponse::PartitionData& data,
+                   const std::shared_ptr<const std::byte[]>& memory);  // lock held
 
   // consumer_onesided.cpp; the loop
   struct NodePath {
     std::shared_ptr<core::Session> session{};
     bool connecting = false;
-    bool fetching = false;            // a Fetch is under way
+    bool fetching = false;                 // a Fetch is under way
     std::optional<std::string> refused{};  // why there is no session
     Clock::TimePoint try_again{};
   };
@@ -234,22 +235,22 @@ class Consumer::Impl {
   core::Cluster cluster_;
   core::GroupMember group_;
   core::Signal plan_again_;
-  std::map<std::int32_t, NodePath> nodes_;                // the loop's
-  bool refreshing_ = false;                               // the loop's
-  Clock::TimePoint next_refresh_{};                       // the loop's
+  std::map<std::int32_t, NodePath> nodes_;                            // the loop's
+  bool refreshing_ = false;                                           // the loop's
+  Clock::TimePoint next_refresh_{};                                   // the loop's
   std::map<std::string, std::shared_ptr<rdma::Provider>> providers_;  // the loop's
   core::ConsumerCounters counters_;
 
   mutable std::mutex mutex_;
   std::condition_variable ready_;
   std::map<TopicPartition, std::unique_ptr<core::Assigned>> assigned_;
-  std::vector<core::Assigned*> order_;   // whose turn it is; the program's thread
+  std::vector<core::Assigned*> order_;  // whose turn it is; the program's thread
   std::size_t turn_ = 0;
   std::deque<Rebalance> rebalances_;
   std::deque<std::pair<CommitCallback, Result<void>>> commits_done_;
   std::optional<Error> fatal_{};
   std::uint64_t lives_ = 0;
-  bool news_ = false;                    // something came since the poll last looked
+  bool news_ = false;  // something came since the poll last looked
   bool interrupted_ = false;
   std::atomic<bool> told_{false};        // the loop has been asked to plan again
   std::atomic<std::int64_t> last_poll_;  // ns

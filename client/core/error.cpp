@@ -26,6 +26,12 @@ Error broker_error(kafka::ErrorCode code, const std::string& what, const std::st
   return Error{Trouble::broker, static_cast<std::int16_t>(code), kafka::retriable(code), std::move(text)};
 }
 
+bool passes(const Error& error) {
+  return error.retriable || error.trouble == Trouble::disconnected || error.trouble == Trouble::timed_out;
+}
+
+std::string to_text(const TopicPartition& at) { return at.topic + "-" + std::to_string(at.partition); }
+
 namespace {
 std::atomic<unsigned> generation{0};  // relaxed: a child has one thread when it changes
 const int registered = pthread_atfork(nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); });

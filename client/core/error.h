@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ciuic/result.h"
+#include "ciuic/types.h"
 #include "transport/kafka/error_code.h"
 
 namespace ciuic::client::core {
@@ -13,6 +14,11 @@ namespace ciuic::client::core {
 }
 /// What a broker answered: "data-3: NOT_LEADER_OR_FOLLOWER: …". `what` says on what.
 [[nodiscard]] Error broker_error(kafka::ErrorCode code, const std::string& what, const std::string& words = {});
+
+/// What another try, after a look at metadata or at the coordinator, may cure.
+[[nodiscard]] bool passes(const Error& error);
+/// "data-3"
+[[nodiscard]] std::string to_text(const TopicPartition& at);
 
 /// Grows in a forked child: a client opened under another number must not be used. Any thread; costs a load.
 [[nodiscard]] unsigned fork_generation();

@@ -1,4 +1,5 @@
-// Membership of a classic consumer group: join, sync, heartbeats, leave (KIP-345 static members, KIP-394 two-step join).
+// Membership of a classic consumer group: join, sync, heartbeats, leave (KIP-345 static members, KIP-394 two-step
+// join).
 #include "client/core/group.h"
 
 #include <fmt/format.h>
@@ -125,7 +126,9 @@ Co<Result<void>> GroupMember::look_up_topics() {
     if (!all) co_return all.error();
     for (const auto& [name, topic] : cluster_.topics()) {
       if (topic.error != ErrorCode::none || name.starts_with("__")) continue;
-      if (std::any_of(patterns.begin(), patterns.end(), [&name = name](const std::regex& pattern) { return std::regex_match(name, pattern); })) names.push_back(name);
+      if (std::any_of(patterns.begin(), patterns.end(),
+                      [&name = name](const std::regex& pattern) { return std::regex_match(name, pattern); }))
+        names.push_back(name);
     }
   }
   std::sort(names.begin(), names.end());
@@ -136,7 +139,8 @@ Co<Result<void>> GroupMember::look_up_topics() {
   if (!refreshed) co_return refreshed.error();
   for (const auto& name : names) {
     const auto* const topic = cluster_.topic(name);
-    if (topic != nullptr && topic->error != ErrorCode::none && !kafka::retriable(topic->error)) co_return broker_error(topic->error, "topic " + name);
+    if (topic != nullptr && topic->error != ErrorCode::none && !kafka::retriable(topic->error))
+      co_return broker_error(topic->error, "topic " + name);
   }
   co_return Result<void>();
 }
@@ -145,7 +149,8 @@ std::map<std::string, std::int32_t> GroupMember::partition_counts(const std::vec
   std::map<std::string, std::int32_t> counts;
   for (const auto& name : topics) {
     const auto* const topic = cluster_.topic(name);
-    if (topic != nullptr && topic->error == ErrorCode::none && !topic->partitions.empty()) counts[name] = static_cast<std::int32_t>(topic->partitions.size());
+    if (topic != nullptr && topic->error == ErrorCode::none && !topic->partitions.empty())
+      counts[name] = static_cast<std::int32_t>(topic->partitions.size());
   }
   return counts;
 }
@@ -168,11 +173,15 @@ Co<GroupMember::Next> GroupMember::react(ErrorCode code, const char* where) {
       forget_membership();
       if (!owned_.empty()) co_await hand_over(GroupEvent::lost);
       co_return Next::again;
-    case ErrorCode::rebalance_in_progress: co_return Next::again;
+    case ErrorCode::rebalance_in_progress:
+      co_return Next::again;
     case ErrorCode::not_coordinator:
     case ErrorCode::coordinator_not_available:
-    case ErrorCode::coordinator_load_in_progress: coordinator_.reset(); co_return Next::again;
-    default: break;
+    case ErrorCode::coordinator_load_in_progress:
+      coordinator_.reset();
+      co_return Next::again;
+    default:
+      break;
   }
   if (kafka::retriable(code)) co_return Next::again;
   forget_membership();
@@ -226,8 +235,11 @@ Co<GroupMember::Next> GroupMember::join() {
     std::vector<Member> members;
     for (auto& one : joined.members) {
       auto theirs = extract<kafka::ConsumerProtocolSubscription>(one.metadata);
-      if (!theirs) log::warn("client", "member with an unreadable subscription gets no partitions group={} member={}", settings_.group_id, one.member_id);
-      members.push_back({one.member_id, one.group_instance_id.value_or(""), theirs ? std::move(theirs->topics) : std::vector<std::string>{}});
+      if (!theirs)
+        log::warn("client", "member with an unreadable subscription gets no partitions group={} member={}",
+                  settings_.group_id, one.member_id);
+      members.push_back({one.member_id, one.group_instance_id.value_or(""),
+                         theirs ? std::move(theirs->topics) : std::vector<std::string>{}});
     }
     auto shared_out = co_await lead(protocol, std::move(members));
     if (!shared_out) co_return Next::again;
@@ -236,7 +248,8 @@ Co<GroupMember::Next> GroupMember::join() {
   co_return co_await sync(protocol, std::move(assignments));
 }
 
-Co<Result<std::vector<std::pair<std::string, Buffer>>>> GroupMember::lead(const std::string& protocol, std::vector<Member> members) {
+Co<Result<std::vector<std::pair<std::string, Buffer>>>> GroupMember::lead(const std::string& protocol,
+                                                                          std::vector<Member> members) {
   std::set<std::string> names;
   for (const auto& member : members) names.insert(member.topics.begin(), member.topics.end());
   const std::vector<std::string> all(names.begin(), names.end());
@@ -248,7 +261,8 @@ Co<Result<std::vector<std::pair<std::string, Buffer>>>> GroupMember::lead(const 
   for (auto& [id, partitions] : assign_by(protocol, std::move(members), led_counts_)) {
     kafka::ConsumerProtocolAssignment assignment;
     for (const auto& at : partitions) {
-      if (assignment.assigned_partitions.empty() || assignment.assigned_partitions.back().topic != at.topic) assignment.assigned_partitions.emplace_back().topic = at.topic;
+      if (assignment.assigned_partitions.empty() || assignment.assigned_partitions.back().topic != at.topic)
+        assignment.assigned_partitions.emplace_back().topic = at.topic;
       assignment.assigned_partitions.back().partitions.push_back(at.partition);
     }
     out.emplace_back(id, embed(assignment, subscription_version));
@@ -256,7 +270,8 @@ Co<Result<std::vector<std::pair<std::string, Buffer>>>> GroupMember::lead(const 
   co_return out;
 }
 
-Co<GroupMember::Next> GroupMember::sync(const std::string& protocol, std::vector<std::pair<std::string, Buffer>> assignments) {
+Co<GroupMember::Next> GroupMember::sync(const std::string& protocol,
+                                        std::vector<std::pair<std::string, Buffer>> assignments) {
   auto connection = co_await coordinator();
   if (!connection) co_return Next::again;
   kafka::SyncGroupRequest request;
@@ -282,14 +297,16 @@ Co<GroupMember::Next> GroupMember::sync(const std::string& protocol, std::vector
   if (!answer->body.assignment.empty()) {
     const auto assignment = extract<kafka::ConsumerProtocolAssignment>(answer->body.assignment);
     if (!assignment) {
-      hooks_.fail(failure(Trouble::corrupt, "group " + settings_.group_id + ": the leader's assignment cannot be read"));
+      hooks_.fail(
+          failure(Trouble::corrupt, "group " + settings_.group_id + ": the leader's assignment cannot be read"));
       co_return Next::over;
     }
     for (const auto& topic : assignment->assigned_partitions) {
       for (const auto index : topic.partitions) ours.push_back({topic.topic, index});
     }
   }
-  log::debug("client", "joined group={} generation={} leader={} partitions={}", settings_.group_id, generation_, is_leader_, ours.size());
+  log::debug("client", "joined group={} generation={} leader={} partitions={}", settings_.group_id, generation_,
+             is_leader_, ours.size());
   owned_ = std::move(ours);
   handing_over_ = true;
   hooks_.tell(GroupEvent::assigned, owned_);
@@ -304,7 +321,8 @@ Co<ErrorCode> GroupMember::heartbeat() {
   request.generation_id = generation_;
   request.member_id = member_id_;
   if (!settings_.group_instance_id.empty()) request.group_instance_id = settings_.group_instance_id;
-  auto answer = co_await (*connection)->call<kafka::HeartbeatResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
+  auto answer = co_await (*connection)
+                    ->call<kafka::HeartbeatResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
   if (!answer) co_return ErrorCode::coordinator_not_available;
   co_return answer->body.error_code;
 }
@@ -316,7 +334,8 @@ Co<void> GroupMember::stay() {
     (void)co_await changed_.wait(Milliseconds(settings_.heartbeat_interval_ms));
     if (stopped() || asked_.empty() || subscription_ != joined_subscription_) co_return;
     if (poll_is_late()) {
-      log::warn("client", "no poll for max.poll.interval.ms, leaving the group group={} interval_ms={}", settings_.group_id, settings_.max_poll_interval_ms);
+      log::warn("client", "no poll for max.poll.interval.ms, leaving the group group={} interval_ms={}",
+                settings_.group_id, settings_.max_poll_interval_ms);
       co_await say_goodbye(cluster_.loop().clock().now() + Milliseconds(settings_.request_timeout_ms));
       forget_membership();
       co_await hand_over(GroupEvent::lost);
@@ -324,7 +343,8 @@ Co<void> GroupMember::stay() {
     }
     const auto code = co_await heartbeat();
     const auto now = cluster_.loop().clock().now();
-    if (code == ErrorCode::coordinator_not_available || code == ErrorCode::coordinator_load_in_progress || code == ErrorCode::not_coordinator) {
+    if (code == ErrorCode::coordinator_not_available || code == ErrorCode::coordinator_load_in_progress ||
+        code == ErrorCode::not_coordinator) {
       coordinator_.reset();
       if (now - last_answer > Milliseconds(settings_.session_timeout_ms)) {
         // The coordinator, wherever it is, has given our partitions to others by now.
@@ -364,9 +384,15 @@ Co<void> GroupMember::hand_over(GroupEvent event) {
   co_await wait_until_dealt_with();
   if (stopped()) co_return;
   handing_over_ = true;
-  hooks_.tell(event, owned_);
-  owned_.clear();
+  const auto held = std::exchange(owned_, {});
+  hooks_.tell(event, held);
   co_await wait_until_dealt_with();
+  if (handing_over_ && event == GroupEvent::revoked && poll_is_late() && !stopped()) {
+    // Whoever polls too late to give its partitions back has lost them.
+    co_await say_goodbye(cluster_.loop().clock().now() + Milliseconds(settings_.request_timeout_ms));
+    forget_membership();
+    hooks_.tell(GroupEvent::lost, held);
+  }
 }
 
 Co<void> GroupMember::say_goodbye(Clock::TimePoint deadline) {
@@ -384,7 +410,9 @@ Co<void> GroupMember::say_goodbye(Clock::TimePoint deadline) {
   const auto left = deadline - cluster_.loop().clock().now();
   if (left <= Clock::Duration::zero()) co_return;
   auto answer = co_await (*connection)->call<kafka::LeaveGroupResponse>(std::move(request), left);
-  if (!answer) log::debug("client", "leaving the group was not answered group={} error={}", settings_.group_id, answer.error().text);
+  if (!answer)
+    log::debug("client", "leaving the group was not answered group={} error={}", settings_.group_id,
+               answer.error().text);
 }
 
 Co<void> GroupMember::leave(Clock::TimePoint deadline) {

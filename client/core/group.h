@@ -13,7 +13,8 @@ enum class GroupEvent : std::int8_t { assigned, revoked, lost };
 
 /// What the owner of a membership does for it. Called on the loop's thread.
 struct GroupHooks {
-  /// Carry this to the thread that polls; `GroupMember::handed_over` follows when it has been dealt with there.
+  /// Carry this to the thread that polls; `GroupMember::handed_over` follows when it has been dealt with there. `lost`
+  /// takes the place of a `revoked` that has not been dealt with yet.
   std::function<void(GroupEvent, std::vector<TopicPartition>)> tell{};
   /// The membership is over: no poll can go on.
   std::function<void(Error)> fail{};
@@ -39,13 +40,16 @@ class GroupMember {
   /// Leaves the group, as far as it can be told, and ends `run`. Partitions are the caller's to revoke before.
   Co<void> leave(Clock::TimePoint deadline);
   /// For commits: what the coordinator knows us as.
-  [[nodiscard]] Membership membership() const { return {settings_.group_id, member_id_, settings_.group_instance_id, generation_}; }
+  [[nodiscard]] Membership membership() const {
+    return {settings_.group_id, member_id_, settings_.group_instance_id, generation_};
+  }
 
  private:
   enum class Next : std::int8_t { again, joined, over };
   Co<Next> join();
   Co<Next> sync(const std::string& protocol, std::vector<std::pair<std::string, Buffer>> assignments);
-  Co<Result<std::vector<std::pair<std::string, Buffer>>>> lead(const std::string& protocol, std::vector<Member> members);
+  Co<Result<std::vector<std::pair<std::string, Buffer>>>> lead(const std::string& protocol,
+                                                               std::vector<Member> members);
   Co<void> stay();
   Co<void> hand_over(GroupEvent event);
   Co<Result<std::shared_ptr<Connection>>> coordinator();
@@ -63,8 +67,8 @@ class GroupMember {
   const ConsumerSettings& settings_;
   GroupHooks hooks_;
   Signal changed_;
-  std::vector<std::string> asked_{};            // as subscribed, patterns included
-  std::vector<std::string> topics_{};           // resolved
+  std::vector<std::string> asked_{};   // as subscribed, patterns included
+  std::vector<std::string> topics_{};  // resolved
   std::uint64_t subscription_ = 0, joined_subscription_ = 0;
   std::string member_id_{};
   std::int32_t generation_ = -1;

@@ -12,13 +12,8 @@ namespace ciuic::client::core {
 
 using kafka::ErrorCode;
 
-std::string to_text(const TopicPartition& at) { return at.topic + "-" + std::to_string(at.partition); }
-
-bool passes(const Error& error) {
-  return error.retriable || error.trouble == Trouble::disconnected || error.trouble == Trouble::timed_out;
-}
-
-Co<Result<std::vector<OffsetQuery>>> list_offsets(Cluster& cluster, std::int32_t node, std::vector<OffsetQuery> queries, kafka::Isolation isolation) {
+Co<Result<std::vector<OffsetQuery>>> list_offsets(Cluster& cluster, std::int32_t node, std::vector<OffsetQuery> queries,
+                                                  kafka::Isolation isolation) {
   auto connection = co_await cluster.connection(node, Lane::control);
   if (!connection) co_return connection.error();
   kafka::ListOffsetsRequest request;
@@ -33,7 +28,9 @@ Co<Result<std::vector<OffsetQuery>>> list_offsets(Cluster& cluster, std::int32_t
     partition.timestamp = query.timestamp;
   }
   request.timeout_ms = static_cast<std::int32_t>(cluster.settings().request_timeout_ms);
-  auto answer = co_await (*connection)->call<kafka::ListOffsetsResponse>(std::move(request), Milliseconds(cluster.settings().request_timeout_ms));
+  auto answer =
+      co_await (*connection)
+          ->call<kafka::ListOffsetsResponse>(std::move(request), Milliseconds(cluster.settings().request_timeout_ms));
   if (!answer) co_return answer.error();
   for (auto& query : queries) {
     query.error = ErrorCode::unknown_server_error;
@@ -49,7 +46,8 @@ Co<Result<std::vector<OffsetQuery>>> list_offsets(Cluster& cluster, std::int32_t
   co_return queries;
 }
 
-Co<Result<std::vector<OffsetQuery>>> list_offsets_everywhere(Cluster& cluster, std::vector<OffsetQuery> queries, kafka::Isolation isolation, Clock::TimePoint deadline) {
+Co<Result<std::vector<OffsetQuery>>> list_offsets_everywhere(Cluster& cluster, std::vector<OffsetQuery> queries,
+                                                             kafka::Isolation isolation, Clock::TimePoint deadline) {
   std::vector<OffsetQuery> done;
   std::set<std::string> names;
   for (const auto& query : queries) names.insert(query.at.topic);
@@ -58,12 +56,14 @@ Co<Result<std::vector<OffsetQuery>>> list_offsets_everywhere(Cluster& cluster, s
   while (!queries.empty()) {
     if (cluster.loop().closing()) co_return failure(Trouble::invalid_state, "the client is closing");
     if (cluster.loop().clock().now() >= deadline) {
-      co_return last.value_or(failure(Trouble::timed_out, "offsets of " + to_text(queries.front().at) + ": no answer in time", true));
+      co_return last.value_or(
+          failure(Trouble::timed_out, "offsets of " + to_text(queries.front().at) + ": no answer in time", true));
     }
     bool known = true;
     for (const auto& query : queries) known = known && cluster.leader(query.at.topic, query.at.partition) >= 0;
     if (!known || cluster.stale()) {
-      auto refreshed = co_await cluster.refresh({names.begin(), names.end()});
+      std::vector<std::string> wanted(names.begin(), names.end());
+      auto refreshed = co_await cluster.refresh(std::move(wanted));
       if (!refreshed) last = refreshed.error();
       fresh = static_cast<bool>(refreshed);
     }
@@ -78,10 +78,14 @@ Co<Result<std::vector<OffsetQuery>>> list_offsets_everywhere(Cluster& cluster, s
       const auto* const topic = cluster.topic(query.at.topic);
       if (topic != nullptr) {
         const auto code = topic->error != ErrorCode::none ? topic->error
-                          : static_cast<std::size_t>(query.at.partition) >= topic->partitions.size() ? ErrorCode::unknown_topic_or_partition : ErrorCode::leader_not_available;
+                          : static_cast<std::size_t>(query.at.partition) >= topic->partitions.size()
+                              ? ErrorCode::unknown_topic_or_partition
+                              : ErrorCode::leader_not_available;
         last = broker_error(code, to_text(query.at));
         // A topic that auto-creation is making answers LEADER_NOT_AVAILABLE or UNKNOWN for a moment.
-        if (!last->retriable || (fresh && code == ErrorCode::unknown_topic_or_partition && !cluster.settings().auto_create_topics)) co_return *last;
+        if (!last->retriable ||
+            (fresh && code == ErrorCode::unknown_topic_or_partition && !cluster.settings().auto_create_topics))
+          co_return *last;
       }
       again.push_back(query);
     }
@@ -114,8 +118,8 @@ Co<Result<std::vector<OffsetQuery>>> list_offsets_everywhere(Cluster& cluster, s
 
 namespace {
 
-/// Runs `ask` against the group's coordinator until it succeeds, fails for good, or time is over. `ask` must not refer to
-/// what may go away before it ends.
+/// Runs `ask` against the group's coordinator until it succeeds, fails for good, or time is over. `ask` must not refer
+/// to what may go away before it ends.
 template <class T, class Ask>
 Co<Result<T>> at_coordinator(Cluster& cluster, std::string group, Clock::TimePoint deadline, Ask ask) {
   std::optional<Error> last;
@@ -141,7 +145,8 @@ Co<Result<T>> at_coordinator(Cluster& cluster, std::string group, Clock::TimePoi
   }
 }
 
-Co<Result<void>> commit_once(Connection& connection, const CommonSettings& settings, const Membership& as, const std::vector<TopicPartitionOffset>& offsets) {
+Co<Result<void>> commit_once(Connection& connection, const CommonSettings& settings, const Membership& as,
+                             const std::vector<TopicPartitionOffset>& offsets) {
   kafka::OffsetCommitRequest request;
   request.group_id = as.group;
   request.generation_id_or_member_epoch = as.generation;
@@ -157,19 +162,24 @@ Co<Result<void>> commit_once(Connection& connection, const CommonSettings& setti
     partition.committed_metadata = offset.metadata;
   }
   constexpr std::int16_t by_name = 9;  // version 10 names topics by id
-  auto answer = co_await connection.call<kafka::OffsetCommitResponse>(std::move(request), Milliseconds(settings.request_timeout_ms), by_name);
+  auto answer = co_await connection.call<kafka::OffsetCommitResponse>(
+      std::move(request), Milliseconds(settings.request_timeout_ms), by_name);
   if (!answer) co_return answer.error();
   for (const auto& topic : answer->body.topics) {
     for (const auto& partition : topic.partitions) {
       if (partition.error_code != ErrorCode::none) {
-        co_return broker_error(partition.error_code, "commit of " + topic.name + "-" + std::to_string(partition.partition_index) + " for group " + as.group);
+        co_return broker_error(
+            partition.error_code,
+            "commit of " + topic.name + "-" + std::to_string(partition.partition_index) + " for group " + as.group);
       }
     }
   }
   co_return Result<void>();
 }
 
-Co<Result<std::vector<TopicPartitionOffset>>> committed_once(Connection& connection, const CommonSettings& settings, const std::string& group, const std::vector<TopicPartition>& partitions) {
+Co<Result<std::vector<TopicPartitionOffset>>> committed_once(Connection& connection, const CommonSettings& settings,
+                                                             const std::string& group,
+                                                             const std::vector<TopicPartition>& partitions) {
   kafka::OffsetFetchRequest request;
   std::map<std::string, std::vector<std::int32_t>> topics;
   for (const auto& at : partitions) topics[at.topic].push_back(at.partition);
@@ -187,7 +197,8 @@ Co<Result<std::vector<TopicPartitionOffset>>> committed_once(Connection& connect
     new_way.partition_indexes = indexes;
   }
   constexpr std::int16_t by_name = 9;
-  auto answer = co_await connection.call<kafka::OffsetFetchResponse>(std::move(request), Milliseconds(settings.request_timeout_ms), by_name);
+  auto answer = co_await connection.call<kafka::OffsetFetchResponse>(
+      std::move(request), Milliseconds(settings.request_timeout_ms), by_name);
   if (!answer) co_return answer.error();
   const auto what = "committed offsets of group " + group;
   if (answer->body.error_code != ErrorCode::none) co_return broker_error(answer->body.error_code, what);
@@ -197,14 +208,16 @@ Co<Result<std::vector<TopicPartitionOffset>>> committed_once(Connection& connect
     for (const auto& topic : answered.topics) {
       for (const auto& one : topic.partitions) {
         if (one.error_code != ErrorCode::none) co_return broker_error(one.error_code, what + " in " + topic.name);
-        found[{topic.name, one.partition_index}] = {topic.name, one.partition_index, one.committed_offset, one.metadata.value_or("")};
+        found[{topic.name, one.partition_index}] = {topic.name, one.partition_index, one.committed_offset,
+                                                    one.metadata.value_or("")};
       }
     }
   }
   for (const auto& topic : answer->body.topics) {
     for (const auto& one : topic.partitions) {
       if (one.error_code != ErrorCode::none) co_return broker_error(one.error_code, what + " in " + topic.name);
-      found[{topic.name, one.partition_index}] = {topic.name, one.partition_index, one.committed_offset, one.metadata.value_or("")};
+      found[{topic.name, one.partition_index}] = {topic.name, one.partition_index, one.committed_offset,
+                                                  one.metadata.value_or("")};
     }
   }
   std::vector<TopicPartitionOffset> out;
@@ -217,16 +230,23 @@ Co<Result<std::vector<TopicPartitionOffset>>> committed_once(Connection& connect
 
 }  // namespace
 
-Co<Result<void>> commit_offsets(Cluster& cluster, Membership as, std::vector<TopicPartitionOffset> offsets, Clock::TimePoint deadline) {
+Co<Result<void>> commit_offsets(Cluster& cluster, Membership as, std::vector<TopicPartitionOffset> offsets,
+                                Clock::TimePoint deadline) {
   if (offsets.empty()) co_return Result<void>();
   const auto group = as.group;
-  auto ask = [&cluster, &as, &offsets](Connection& connection) { return commit_once(connection, cluster.settings(), as, offsets); };
+  auto ask = [&cluster, &as, &offsets](Connection& connection) {
+    return commit_once(connection, cluster.settings(), as, offsets);
+  };
   co_return co_await at_coordinator<void>(cluster, group, deadline, ask);
 }
 
-Co<Result<std::vector<TopicPartitionOffset>>> committed_offsets(Cluster& cluster, std::string group, std::vector<TopicPartition> partitions, Clock::TimePoint deadline) {
+Co<Result<std::vector<TopicPartitionOffset>>> committed_offsets(Cluster& cluster, std::string group,
+                                                                std::vector<TopicPartition> partitions,
+                                                                Clock::TimePoint deadline) {
   const auto name = group;
-  auto ask = [&cluster, &group, &partitions](Connection& connection) { return committed_once(connection, cluster.settings(), group, partitions); };
+  auto ask = [&cluster, &group, &partitions](Connection& connection) {
+    return committed_once(connection, cluster.settings(), group, partitions);
+  };
   co_return co_await at_coordinator<std::vector<TopicPartitionOffset>>(cluster, name, deadline, ask);
 }
 

@@ -31,9 +31,4 @@ Co<Result<void>> commit_offsets(Cluster& cluster, Membership as, std::vector<Top
 /// `offset` -1: none committed.
 Co<Result<std::vector<TopicPartitionOffset>>> committed_offsets(Cluster& cluster, std::string group, std::vector<TopicPartition> partitions, Clock::TimePoint deadline);
 
-/// "data-3"
-[[nodiscard]] std::string to_text(const TopicPartition& at);
-/// What another try, after a look at metadata or at the coordinator, may cure.
-[[nodiscard]] bool passes(const Error& error);
-
 }  // namespace ciuic::client::core

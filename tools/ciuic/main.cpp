@@ -36,10 +36,8 @@ int main(int argc, char** argv) {
     add_groups(app, common);
     add_configs(app, common);
     add_offsets(app, common);
-#ifdef CIUIC_TOOL_WITH_CLIENT
     add_produce(app, common);
     add_consume(app, common);
-#endif
     add_log(app, common);
     add_doctor(app, common);
     add_completions(app, common);

@@ -1,5 +1,5 @@
 #pragma once
-/// Everything of the C++ client: link ciuic_client (static) or libciuic.so.
+/// Everything of the C++ client: link the CMake target ciuic_client (static). libciuic.so has the C ABI (ciuic.h).
 #include "ciuic/batch.h"
 #include "ciuic/consumer.h"
 #include "ciuic/producer.h"

@@ -1,0 +1,414 @@
+// The consumer against a real broker: the same stream by every path, places, resets, views, restarts.
+#include "ciuic/consumer.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "client/core/consumer_impl.h"
+#include "tests/unit/client/support/test_broker.h"
+
+namespace ciuic::client {
+namespace {
+
+using namespace std::chrono_literals;
+using test::TestBroker;
+
+struct Read {
+  std::int64_t offset;
+  std::string key, value;
+  bool operator==(const Read&) const = default;
+};
+
+/// Polls until `count` records came, or the time is over.
+std::vector<Read> read(Consumer& consumer, std::size_t count, Milliseconds timeout = 20s) {
+  std::vector<Read> out;
+  RecordReader reader;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (out.size() < count && std::chrono::steady_clock::now() < deadline) {
+    const auto batches = consumer.poll(100ms);
+    if (!batches) {
+      ADD_FAILURE() << batches.error().text;
+      return out;
+    }
+    for (const auto& batch : *batches) {
+      EXPECT_TRUE(reader.open(batch));
+      while (const auto* record = reader.next())
+        out.push_back({record->offset, std::string(as_text(*record->key)), std::string(as_text(*record->value))});
+      EXPECT_EQ(reader.error(), nullptr);
+      EXPECT_TRUE(batch.in_force());
+    }
+  }
+  return out;
+}
+
+void expect_numbers(const std::vector<Read>& got, std::int64_t first, std::int64_t count) {
+  ASSERT_EQ(got.size(), static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto& one = got[static_cast<std::size_t>(i)];
+    ASSERT_EQ(one.offset, first + i);
+    ASSERT_EQ(one.value, std::to_string(first + i));
+    ASSERT_EQ(one.key, "k" + one.value);
+  }
+}
+
+class Transports : public ::testing::TestWithParam<const char*> {
+ protected:
+  [[nodiscard]] bool one_sided() const { return std::string_view(GetParam()) == "rdma"; }
+  [[nodiscard]] Consumer open(const TestBroker& broker, Config more = {}) const {
+    Config config{
+        {"bootstrap.servers", broker.address()}, {"transport", GetParam()}, {"auto.offset.reset", "earliest"}};
+    config.insert(config.end(), more.begin(), more.end());
+    return Consumer::open(config).value();
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Paths, Transports, ::testing::Values("tcp", "rdma"),
+                         [](const auto& one) { return std::string(one.param); });
+
+TEST_P(Transports, ReadsWhatWasWrittenWithEveryCodec) {
+  TestBroker broker;
+  broker.create_topic("data", 1);
+  std::int64_t next = 0;
+  for (const auto codec :
+       {kafka::Codec::none, kafka::Codec::gzip, kafka::Codec::snappy, kafka::Codec::lz4, kafka::Codec::zstd}) {
+    broker.append_numbers("data", 0, next, 50, 7, codec);
+    next += 50;
+  }
+  auto consumer = open(broker);
+  ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, offset_beginning, {}}}));
+  expect_numbers(read(consumer, 250), 0, 250);
+  const auto path = consumer.path({"data", 0});
+  EXPECT_EQ(path.path, one_sided() ? Path::one_sided : Path::tcp_fetch) << path.reason;
+  EXPECT_EQ(path.provider, one_sided() ? "shm" : "");
+  EXPECT_EQ(consumer.position({"data", 0}).value(), 250);
+  EXPECT_EQ(consumer.lags().at(0).records, 0);
+}
+
+TEST_P(Transports, NewRecordsArriveAtTheEnd) {
+  TestBroker broker;
+  broker.create_topic("data", 3);
+  auto consumer = open(broker);
+  ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{
+      {"data", 0, offset_end, {}}, {"data", 1, offset_end, {}}, {"data", 2, offset_end, {}}}));
+  EXPECT_TRUE(consumer.poll(300ms).value().empty());
+  std::thread writer([&] {
+    for (int i = 0; i < 30; ++i) {
+      broker.append_numbers("data", i % 3, i / 3, 1);
+      std::this_thread::sleep_for(5ms);
+    }
+  });
+  const auto got = read(consumer, 30);
+  writer.join();
+  ASSERT_EQ(got.size(), 30U);
+}
+
+TEST_P(Transports, Seeks) {
+  TestBroker broker;
+  broker.create_topic("data", 1);
+  broker.append_numbers("data", 0, 0, 100);
+  auto consumer = open(broker);
+  const TopicPartition at{"data", 0};
+  ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 42, {}}}));
+  expect_numbers(read(consumer, 58), 42, 58);
+  ASSERT_TRUE(consumer.seek(at, 7));
+  EXPECT_EQ(consumer.position(at).value(), 7);
+  expect_numbers(read(consumer, 93), 7, 93);
+  ASSERT_TRUE(consumer.seek(at, offset_beginning));
+  expect_numbers(read(consumer, 100), 0, 100);
+  ASSERT_TRUE(consumer.seek_to_time(at, 1'700'000'000'000 + 63));
+  expect_numbers(read(consumer, 37), 63, 37);
+  ASSERT_TRUE(consumer.seek_to_time(at, 1'900'000'000'000));
+  EXPECT_EQ(consumer.position(at).value(), 100);
+  ASSERT_TRUE(consumer.seek(at, offset_end));
+  EXPECT_TRUE(consumer.poll(200ms).value().empty());
+  EXPECT_EQ(consumer.position(at).value(), 100);
+  EXPECT_EQ(consumer.seek({"data", 5}, 0).error().trouble, Trouble::invalid_state);
+}
+
+TEST_P(Transports, AnOffsetOutOfRangeFollowsThePolicy) {
+  TestBroker broker;
+  broker.create_topic("data", 1);
+  broker.append_numbers("data", 0, 0, 20);
+  for (const char* policy : {"earliest", "latest", "none"}) {
+    auto consumer = open(broker, {{"auto.offset.reset", policy}});
+    ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 500, {}}}));
+    if (std::string_view(policy) == "earliest") {
+      expect_numbers(read(consumer, 20), 0, 20);
+    } else if (std::string_view(policy) == "latest") {
+      EXPECT_TRUE(consumer.poll(1000ms).value().empty());
+      EXPECT_EQ(consumer.position({"data", 0}).value(), 20);
+    } else {
+      const auto got = consumer.poll(10s);
+      ASSERT_FALSE(got);
+      EXPECT_EQ(got.error().trouble, Trouble::data_loss);
+      ASSERT_TRUE(consumer.seek({"data", 0}, 15));
+      expect_numbers(read(consumer, 5), 15, 5);
+    }
+  }
+}
+
+TEST_P(Transports, PausedPartitionsGiveNothing) {
+  TestBroker broker;
+  broker.create_topic("data", 2);
+  broker.append_numbers("data", 0, 0, 10);
+  broker.append_numbers("data", 1, 0, 10);
+  auto consumer = open(broker);
+  ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}, {"data", 1, 0, {}}}));
+  const std::vector<TopicPartition> second{{"data", 1}};
+  ASSERT_TRUE(consumer.pause(second));
+  expect_numbers(read(consumer, 10), 0, 10);
+  EXPECT_TRUE(consumer.poll(200ms).value().empty());
+  ASSERT_TRUE(consumer.resume(second));
+  expect_numbers(read(consumer, 10), 0, 10);
+}
+
+TEST_P(Transports, GoesOnAfterTheBrokerComesBack) {
+  TestBroker broker;
+  broker.create_topic("data", 1);
+  broker.append_numbers("data", 0, 0, 30);
+  auto consumer = open(broker);
+  ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}}));
+  expect_numbers(read(consumer, 30), 0, 30);
+  broker.stop();
+  const auto away = std::chrono::steady_clock::now() + 700ms;
+  while (std::chrono::steady_clock::now() < away) {
+    // In transport=rdma the want of a path is an error that passes; nothing may be delivered.
+    if (const auto got = consumer.poll(50ms); got) {
+      EXPECT_TRUE(got->empty());
+    } else {
+      EXPECT_TRUE(got.error().retriable) << got.error().text;
+    }
+  }
+  broker.start();
+  broker.append_numbers("data", 0, 30, 30);
+  std::vector<Read> got;
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  RecordReader reader;
+  while (got.size() < 30 && std::chrono::steady_clock::now() < deadline) {
+    const auto batches = consumer.poll(100ms);
+    if (!batches) {
+      EXPECT_TRUE(batches.error().retriable) << batches.error().text;
+      continue;
+    }
+    for (const auto& batch : *batches) {
+      ASSERT_TRUE(reader.open(batch));
+      while (const auto* record = reader.next())
+        got.push_back({record->offset, std::string(as_text(*record->key)), std::string(as_text(*record->value))});
+    }
+  }
+  expect_numbers(got, 30, 30);
+}
+
+TEST_P(Transports, ViewsOutliveThePollAndTheConsumer) {
+  TestBroker broker;
+  broker.create_topic("data", 1);
+  broker.append_numbers("data", 0, 0, 100);
+  std::vector<RecordBatch> kept;
+  RecordBatch copied;
+  {
+    auto consumer = open(broker);
+    ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}}));
+    std::size_t records = 0;
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (records < 100 && std::chrono::steady_clock::now() < deadline) {
+      for (const auto& batch : consumer.poll(100ms).value()) {
+        kept.push_back(batch);
+        records += static_cast<std::size_t>(batch.record_count());
+      }
+    }
+    EXPECT_EQ(kept.front().in_place(), one_sided());
+    copied = kept.front().copy().value();
+    EXPECT_FALSE(copied.in_place());
+  }
+  std::int64_t next = 0;
+  RecordReader reader;
+  for (const auto& batch : kept) {
+    ASSERT_TRUE(reader.open(batch));
+    while (const auto* record = reader.next()) EXPECT_EQ(as_text(*record->value), std::to_string(next++));
+    EXPECT_TRUE(batch.in_force());
+  }
+  EXPECT_EQ(next, 100);
+  EXPECT_TRUE(std::equal(copied.bytes().begin(), copied.bytes().end(), kept.front().bytes().begin(),
+                         kept.front().bytes().end()));
+}
+
+TEST_P(Transports, RollingAndDeletingUnderTheReader) {
+  TestBroker broker{{"log.retention.check.interval.ms", "50"}};
+  broker.create_topic("data", 1, {{"segment.bytes", "1048576"}, {"retention.bytes", "2097152"}});
+  std::atomic<bool> stop{false};
+  std::atomic<std::int64_t> written{0};
+  std::thread writer([&] {
+    while (!stop) {
+      broker.append_numbers("data", 0, written, 4000, 2000);
+      written += 4000;
+    }
+  });
+  auto consumer = open(broker);
+  EXPECT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}}));
+  RecordReader reader;
+  std::int64_t last = -1, seen = 0;
+  const auto deadline = std::chrono::steady_clock::now() + 3s;
+  while (std::chrono::steady_clock::now() < deadline) {
+    const auto batches = consumer.poll(50ms);
+    ASSERT_TRUE(batches) << batches.error().text;
+    for (const auto& batch : *batches) {
+      ASSERT_TRUE(reader.open(batch));
+      while (const auto* record = reader.next()) {
+        ASSERT_GT(record->offset, last);
+        ASSERT_EQ(as_text(*record->value), std::to_string(record->offset));
+        last = record->offset;
+        ++seen;
+      }
+    }
+  }
+  stop = true;
+  writer.join();
+  EXPECT_GT(seen, 1000);
+}
+
+TEST_P(Transports, ManyPartitionsInTurn) {
+  TestBroker broker;
+  broker.create_topic("data", 40);
+  for (int p = 0; p < 40; ++p) broker.append_numbers("data", p, 0, 20, 20);
+  auto consumer = open(broker);
+  std::vector<TopicPartitionOffset> all;
+  for (int p = 0; p < 40; ++p) all.push_back({"data", p, offset_beginning, {}});
+  ASSERT_TRUE(consumer.assign(all));
+  EXPECT_EQ(read(consumer, 800).size(), 800U);
+  for (const auto& lag : consumer.lags()) EXPECT_EQ(lag.records, 0);
+}
+
+TEST(Consumer, TransportAutoSaysWhyItFellBack) {
+  TestBroker broker{{"onesided.enable", "false"}};
+  broker.create_topic("data", 1);
+  broker.append_numbers("data", 0, 0, 10);
+  auto consumer = Consumer::open({{"bootstrap.servers", broker.address()}}).value();
+  ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}}));
+  expect_numbers(read(consumer, 10), 0, 10);
+  EXPECT_EQ(consumer.path({"data", 0}).path, Path::tcp_fetch);
+  EXPECT_NE(consumer.path({"data", 0}).reason, "");
+}
+
+TEST(Consumer, TransportRdmaInsists) {
+  TestBroker broker{{"onesided.enable", "false"}};
+  broker.create_topic("data", 1);
+  broker.append_numbers("data", 0, 0, 10);
+  auto consumer = Consumer::open({{"bootstrap.servers", broker.address()}, {"transport", "rdma"}}).value();
+  ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}}));
+  const auto got = consumer.poll(10s);
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().trouble, Trouble::no_one_sided_path);
+}
+
+TEST(Consumer, AnUnknownTopicIsAnError) {
+  TestBroker broker{{"auto.create.topics.enable", "false"}};
+  auto consumer = Consumer::open({{"bootstrap.servers", broker.address()}}).value();
+  ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"nowhere", 0, 0, {}}}));
+  const auto got = consumer.poll(10s);
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().kafka_code, 3) << got.error().text;
+}
+
+TEST(Consumer, WakeupEndsAPoll) {
+  TestBroker broker;
+  broker.create_topic("data", 1);
+  auto consumer = Consumer::open({{"bootstrap.servers", broker.address()}}).value();
+  ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}}));
+  std::thread other([&] {
+    std::this_thread::sleep_for(100ms);
+    consumer.wakeup();
+  });
+  const auto got = consumer.poll(20s);
+  other.join();
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().trouble, Trouble::interrupted);
+  EXPECT_TRUE(consumer.poll(50ms));
+}
+
+TEST(Consumer, WithoutABrokerPollWaitsAndCloseIsQuick) {
+  auto consumer = Consumer::open({{"bootstrap.servers", "127.0.0.1:1"}}).value();
+  ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}}));
+  EXPECT_TRUE(consumer.poll(300ms).value().empty());
+  const auto questioned = consumer.end_offsets(std::vector<TopicPartition>{{"data", 0}}, 300ms);
+  ASSERT_FALSE(questioned);
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_TRUE(consumer.close());
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 5s);
+  EXPECT_EQ(consumer.poll(1ms).error().trouble, Trouble::invalid_state);
+}
+
+TEST(Consumer, Questions) {
+  TestBroker broker;
+  broker.create_topic("data", 2);
+  broker.append_numbers("data", 1, 0, 10);
+  auto consumer = Consumer::open({{"bootstrap.servers", broker.address()}}).value();
+  const std::vector<TopicPartition> both{{"data", 0}, {"data", 1}};
+  EXPECT_EQ(consumer.end_offsets(both).value().at(1).offset, 10);
+  EXPECT_EQ(consumer.end_offsets(both).value().at(0).offset, 0);
+  EXPECT_EQ(consumer.beginning_offsets(both).value().at(1).offset, 0);
+  const std::vector<TopicPartitionOffset> times{{"data", 1, 1'700'000'000'004, {}}, {"data", 0, 1, {}}};
+  EXPECT_EQ(consumer.offsets_for_times(times).value().at(0).offset, 4);
+  EXPECT_EQ(consumer.offsets_for_times(times).value().at(1).offset, -1);
+  const std::vector<std::string> names{"data"};
+  const auto topics = consumer.topics(names).value();
+  ASSERT_EQ(topics.size(), 1U);
+  EXPECT_EQ(topics[0].partitions.size(), 2U);
+  EXPECT_EQ(topics[0].topic_id.size(), 22U);
+  EXPECT_EQ(consumer.commit_sync().error().trouble, Trouble::invalid_state);
+}
+
+TEST(Consumer, AForkedChildIsTold) {
+  TestBroker broker;
+  broker.create_topic("data", 1);
+  auto consumer = Consumer::open({{"bootstrap.servers", broker.address()}}).value();
+  ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}}));
+  const auto child = ::fork();
+  if (child == 0) {
+    const auto got = consumer.poll(10ms);
+    const bool told = !got && got.error().trouble == Trouble::forked_child && consumer.close();
+    ::_exit(told ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(consumer.poll(10ms));
+}
+
+kafka::RecordBatchView make_batch(Buffer& memory, std::int64_t base, std::int64_t producer, bool transactional,
+                                  bool control) {
+  kafka::RecordBatchBuilder builder;
+  kafka::RecordToWrite record;
+  record.value = as_bytes(std::string_view("x"));
+  builder.add(record);
+  kafka::BatchHeader header;
+  header.base_offset = kafka::Offset(base);
+  header.producer_id = kafka::ProducerId(producer);
+  header.transactional = transactional;
+  header.control = control;
+  EXPECT_TRUE(builder.finish(header, memory));
+  return *kafka::RecordBatchView::parse(memory);
+}
+
+TEST(AbortedFilter, LeavesOutWhatWasAbortedAndAllMarkers) {
+  core::AbortedFilter filter;
+  filter.start({{kafka::ProducerId(7), kafka::Offset(20)}, {kafka::ProducerId(7), kafka::Offset(10)}});
+  struct Case {
+    std::int64_t base, producer;
+    bool transactional, control, seen;
+  };
+  for (const auto& one :
+       {Case{5, 7, true, false, true}, Case{10, 7, true, false, false}, Case{11, 8, true, false, true},
+        Case{12, 7, false, false, true}, Case{13, 7, true, true, false}, Case{14, 7, true, false, true},
+        Case{15, 7, true, true, false}, Case{20, 7, true, false, false}, Case{21, 7, true, true, false},
+        Case{22, 7, true, false, true}}) {
+    Buffer memory;
+    EXPECT_EQ(filter.passes(make_batch(memory, one.base, one.producer, one.transactional, one.control)), one.seen)
+        << "at " << one.base;
+  }
+}
+
+}  // namespace
+}  // namespace ciuic::client

@@ -1,0 +1,228 @@
+// ciuic consume: records to standard output, as kcat's -C does.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "client/include/ciuic/consumer.h"
+#include "tools/ciuic/client_options.h"
+#include "tools/ciuic/commands.h"
+#include "tools/ciuic/record_format.h"
+
+namespace ciuic::tool {
+namespace {
+
+std::atomic<bool> stop_asked{false};  // lock-free: a signal handler sets it
+
+struct Options {
+  std::string topic;
+  std::string format = "%s\\n";
+  std::string from = "beginning";
+  std::string group;
+  std::string transport = "auto";
+  std::string isolation = "read_uncommitted";
+  std::vector<std::int32_t> partitions;
+  std::vector<std::string> settings;
+  std::int64_t count = -1;
+  bool exit_at_end = false;
+  bool show_path = false;
+};
+
+using At = std::map<std::int32_t, std::int64_t>;
+
+std::vector<client::TopicPartition> wanted_partitions(client::Consumer& consumer, const Options& options) {
+  std::vector<client::TopicPartition> all;
+  for (const auto index : options.partitions) all.push_back({options.topic, index});
+  if (!all.empty()) return all;
+  const std::vector<std::string> names{options.topic};
+  for (const auto& topic : value_or_fail(consumer.topics(names))) {
+    for (const auto& partition : topic.partitions) all.push_back({topic.topic, partition.partition});
+  }
+  if (all.empty())
+    throw Failure(Exit::failed, options.topic + ": no such topic", "see what there is with `ciuic topics list`");
+  return all;
+}
+
+At by_partition(const std::vector<client::TopicPartitionOffset>& offsets) {
+  At found;
+  for (const auto& each : offsets) found[each.partition] = each.offset;
+  return found;
+}
+
+/// Where -o says to begin, for every partition.
+std::vector<client::TopicPartitionOffset> starts(client::Consumer& consumer,
+                                                 const std::vector<client::TopicPartition>& partitions,
+                                                 const std::string& from) {
+  std::vector<client::TopicPartitionOffset> out;
+  for (const auto& at : partitions) out.push_back({at.topic, at.partition, client::offset_beginning, {}});
+  if (from == "beginning" || from == "earliest") return out;
+  if (from == "end" || from == "latest" || from == "stored") {
+    for (auto& each : out) each.offset = from == "stored" ? client::offset_stored : client::offset_end;
+    return out;
+  }
+  if (!from.empty() && from.front() == '@') {
+    const auto time = parse_time(from.substr(1));
+    for (auto& each : out) each.offset = time;
+    auto found = value_or_fail(consumer.offsets_for_times(out));
+    for (auto& each : found) {
+      if (each.offset < 0) each.offset = client::offset_end;  // nothing later
+    }
+    return found;
+  }
+  std::int64_t number = 0;
+  const char* const end = from.data() + from.size();
+  if (std::from_chars(from.data(), end, number).ptr != end || from.empty()) {
+    throw Failure(Exit::usage, "no place to begin: " + from,
+                  "write beginning, end, stored, an offset, -N (that many from the end) or @time");
+  }
+  if (number >= 0) {
+    for (auto& each : out) each.offset = number;
+    return out;
+  }
+  const auto ends = by_partition(value_or_fail(consumer.end_offsets(partitions)));
+  const auto begins = by_partition(value_or_fail(consumer.beginning_offsets(partitions)));
+  for (auto& each : out) each.offset = std::max(ends.at(each.partition) + number, begins.at(each.partition));
+  return out;
+}
+
+Json optional_text(const std::optional<client::Bytes>& bytes) {
+  return bytes ? Json(std::string(client::as_text(*bytes))) : Json();
+}
+
+void write_json(std::string& out, const client::RecordBatch& batch, const client::Record& record) {
+  Json headers = Json::array();
+  for (const auto& header : record.headers) headers.push_back({std::string(header.key), optional_text(header.value)});
+  const Json json{{"topic", batch.topic()},
+                  {"partition", batch.partition()},
+                  {"offset", record.offset},
+                  {"ts", record.timestamp},
+                  {"tstype", record.timestamp_type == client::TimestampType::create_time ? "create" : "logappend"},
+                  {"headers", std::move(headers)},
+                  {"key", optional_text(record.key)},
+                  {"payload", optional_text(record.value)}};
+  out += json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  out += '\n';
+}
+
+/// Removes partitions that have been read as far as they went when we began; true when none is left.
+bool all_read(client::Consumer& consumer, const std::string& topic, At& ends) {
+  for (auto at = ends.begin(); at != ends.end();) {
+    const auto position = consumer.position({topic, at->first});
+    at = position && *position >= at->second ? ends.erase(at) : std::next(at);
+  }
+  return ends.empty();
+}
+
+void report_paths(client::Consumer& consumer) {
+  for (const auto& at : consumer.assignment()) {
+    const auto path = consumer.path(at);
+    std::fputs(fmt::format("{}-{}: {}{}{}{}\n", at.topic, at.partition, client::name(path.path),
+                           path.provider.empty() ? "" : " by ", path.provider,
+                           path.reason.empty() ? "" : " (" + path.reason + ")")
+                   .c_str(),
+               stderr);
+  }
+}
+
+void run(const Common& common, const Options& options) {
+  const RecordFormat format(options.format);
+  auto config = client_config(common, options.settings);
+  config.emplace_back("transport", options.transport);
+  config.emplace_back("isolation.level", options.isolation);
+  if (!options.group.empty()) {
+    config.emplace_back("group.id", options.group);
+    config.emplace_back("auto.offset.reset", options.from == "end" || options.from == "latest" ? "latest" : "earliest");
+  }
+  auto consumer = value_or_fail(client::Consumer::open(config));
+  At ends;
+  if (options.group.empty()) {
+    const auto partitions = wanted_partitions(consumer, options);
+    if (options.exit_at_end) ends = by_partition(value_or_fail(consumer.end_offsets(partitions)));
+    throw_on_error(consumer.assign(starts(consumer, partitions, options.from)));
+  } else {
+    throw_on_error(consumer.subscribe({options.topic}));
+    if (options.exit_at_end)
+      throw Failure(Exit::usage, "-e and --group exclude each other",
+                    "a group's members share partitions: none of them knows the end; use -c");
+  }
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_asked = true; };
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+
+  Progress progress("records", options.count > 0 ? static_cast<std::uint64_t>(options.count) : 0,
+                    ::isatty(STDOUT_FILENO) == 0);
+  client::RecordReader reader;
+  std::string out;
+  std::int64_t done = 0;
+  bool path_told = !options.show_path;
+  const auto enough = [&] { return options.count >= 0 && done >= options.count; };
+  while (!enough() && !stop_asked) {
+    const auto batches = value_or_fail(consumer.poll(client::Milliseconds(200)));
+    for (const auto& batch : batches) {
+      throw_on_error(reader.open(batch));
+      out.clear();
+      while (const auto* record = enough() ? nullptr : reader.next()) {
+        common.json ? write_json(out, batch, *record) : format.write(out, batch, *record);
+        ++done;
+      }
+      if (reader.error() != nullptr) fail(*reader.error());
+      // Bytes in another process's memory are vouched for only afterwards.
+      if (!batch.in_force())
+        throw Failure(Exit::failed, "a lease ended while records were being printed",
+                      "the broker was away for longer than a lease: run it again");
+      if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size())
+        throw Failure(Exit::failed, "standard output is gone");
+      progress.at(static_cast<std::uint64_t>(done));
+      if (!path_told) {
+        report_paths(consumer);
+        path_told = true;
+      }
+    }
+    if (batches.empty()) std::fflush(stdout);
+    if (options.exit_at_end && (batches.empty() || !ends.empty()) && all_read(consumer, options.topic, ends)) break;
+  }
+  std::fflush(stdout);
+  if (!options.group.empty() && done > 0) throw_on_error(consumer.commit_sync());
+  throw_on_error(consumer.close());
+  if (stop_asked) throw Failure(Exit::interrupted, fmt::format("interrupted after {} records", done));
+}
+
+}  // namespace
+
+void add_consume(CLI::App& app, Common& common) {
+  auto options = std::make_shared<Options>();
+  auto* const command = app.add_subcommand("consume", "Print records, over TCP or one-sidedly");
+  add_common(*command, common);
+  command->add_option("topic", options->topic, "The topic")->required();
+  command
+      ->add_option(
+          "-f,--format", options->format,
+          "%s value %S length %k key %K length %t topic %p partition %o offset %T timestamp %h headers; \\n \\t \\xHH")
+      ->capture_default_str();
+  command
+      ->add_option("-o,--offset", options->from,
+                   "beginning, end, stored, an offset, -N (that many from the end), @time")
+      ->capture_default_str();
+  command->add_option("-c,--count", options->count, "Exit after this many records");
+  command->add_flag("-e,--exit", options->exit_at_end, "Exit at the end");
+  command->add_option("-p,--partition", options->partitions, "Only these partitions");
+  command->add_option("-g,--group", options->group, "Join this group and commit");
+  command->add_option("--transport", options->transport, "rdma fails where auto falls back to tcp")
+      ->check(CLI::IsMember({"auto", "rdma", "tcp"}))
+      ->capture_default_str();
+  command->add_option("--isolation", options->isolation, "What of transactions is shown")
+      ->check(CLI::IsMember({"read_uncommitted", "read_committed"}))
+      ->capture_default_str();
+  command->add_flag("--path", options->show_path, "Say on standard error which way the bytes come, and why");
+  command->add_option("-X", options->settings, "Any client setting: key=value; may be repeated");
+  command->callback([&common, options] { run(common, *options); });
+}
+
+}  // namespace ciuic::tool

@@ -10,7 +10,8 @@
 namespace ciuic::client::core {
 namespace {
 
-/// A topic may still be coming into being (auto-creation, a broker that restarts): as long as that its absence is no error.
+/// A topic may still be coming into being (auto-creation, a broker that restarts): as long as that its absence is no
+/// error.
 constexpr Milliseconds unknown_patience{3000};
 /// Longer waits would overflow the clocks below us; nobody sees the difference.
 constexpr Milliseconds wait_max = std::chrono::hours(24 * 365);
@@ -42,8 +43,9 @@ bool Accumulator::want_look(Clock::TimePoint when) {
   return true;
 }
 
-Result<Accumulator::SenderTopic*> Accumulator::usable_topic(Lock& lock, std::string_view name, std::optional<std::int32_t> partition, Clock::TimePoint& deadline,
-                                                            Milliseconds patience) {
+Result<Accumulator::SenderTopic*> Accumulator::usable_topic(Lock& lock, std::string_view name,
+                                                            std::optional<std::int32_t> partition,
+                                                            Clock::TimePoint& deadline, Milliseconds patience) {
   auto found = topics_.find(name);
   if (found == topics_.end()) {
     found = topics_.emplace(name, std::make_unique<SenderTopic>()).first;
@@ -61,13 +63,18 @@ Result<Accumulator::SenderTopic*> Accumulator::usable_topic(Lock& lock, std::str
     const auto now = loop_.clock().now();
     if (topic.heard > heard_before) {
       if (topic.partitions > 0) {
-        return failure(Trouble::invalid_argument, fmt::format("{}-{}: the topic has partitions 0 … {}", name, *partition, topic.partitions - 1));
+        return failure(Trouble::invalid_argument,
+                       fmt::format("{}-{}: the topic has partitions 0 … {}", name, *partition, topic.partitions - 1));
       }
       const auto code = static_cast<std::int16_t>(kafka::ErrorCode::unknown_topic_or_partition);
-      if (topic.error && (!topic.error->retriable || (topic.error->kafka_code == code && (now >= deadline || now - began >= unknown_patience)))) return *topic.error;
+      if (topic.error && (!topic.error->retriable ||
+                          (topic.error->kafka_code == code && (now >= deadline || now - began >= unknown_patience))))
+        return *topic.error;
     }
     if (now >= deadline) {
-      const auto why = !metadata_trouble_.empty() ? metadata_trouble_ : topic.error ? topic.error->text : std::string("no answer yet");
+      const auto why = !metadata_trouble_.empty() ? metadata_trouble_
+                       : topic.error              ? topic.error->text
+                                                  : std::string("no answer yet");
       return failure(Trouble::timed_out, fmt::format("{}: no metadata in time: {}", name, why), true);
     }
     ++topic.waiters;
@@ -78,14 +85,17 @@ Result<Accumulator::SenderTopic*> Accumulator::usable_topic(Lock& lock, std::str
       lock.lock();
     }
     const auto seen = topic.heard;
-    topics_changed_.wait_for(lock, std::min<Clock::Duration>(deadline - now, unknown_patience), [&] { return refused_ || usable() || topic.heard != seen; });
+    topics_changed_.wait_for(lock, std::min<Clock::Duration>(deadline - now, unknown_patience),
+                             [&] { return refused_ || usable() || topic.heard != seen; });
     --topic.waiters;
     --topic_waiters_;
   }
 }
 
 Result<void> Accumulator::wait_for_room(Lock& lock, std::size_t bytes, Clock::TimePoint& deadline) {
-  const auto room = [&] { return buffered_ == 0 || buffered_ + bytes <= static_cast<std::size_t>(settings_.buffer_bytes); };
+  const auto room = [&] {
+    return buffered_ == 0 || buffered_ + bytes <= static_cast<std::size_t>(settings_.buffer_bytes);
+  };
   set_deadline(deadline, Milliseconds(settings_.max_block_ms));
   ++memory_waiters_;
   const bool wake = want_look(Clock::TimePoint::min());
@@ -98,7 +108,11 @@ Result<void> Accumulator::wait_for_room(Lock& lock, std::size_t bytes, Clock::Ti
   const bool made = room_made_.wait_for(lock, left, [&] { return refused_ || room(); });
   --memory_waiters_;
   if (made) return {};
-  return failure(Trouble::queue_full, fmt::format("buffer.memory={} is used up by {} unsent records: raise it or max.block.ms, or send slower", settings_.buffer_bytes, buffered_records_), true);
+  return failure(
+      Trouble::queue_full,
+      fmt::format("buffer.memory={} is used up by {} unsent records: raise it or max.block.ms, or send slower",
+                  settings_.buffer_bytes, buffered_records_),
+      true);
 }
 
 // --- Appending ---
@@ -124,10 +138,12 @@ std::int32_t Accumulator::stick(SenderTopic& topic, const kafka::RecordToWrite& 
 Result<void> Accumulator::append(const RecordToSend& record, DeliveryCallback done) {
   if (record.topic.empty()) return unnamed_topic();
   if (record.partition && *record.partition < 0) {
-    return failure(Trouble::invalid_argument, fmt::format("{}-{}: no such partition; leave it out to have one chosen", record.topic, *record.partition));
+    return failure(Trouble::invalid_argument, fmt::format("{}-{}: no such partition; leave it out to have one chosen",
+                                                          record.topic, *record.partition));
   }
   if (record.timestamp && *record.timestamp < 0) {
-    return failure(Trouble::invalid_argument, fmt::format("{}: timestamp {}: must be ms since 1970, at least 0", record.topic, *record.timestamp));
+    return failure(Trouble::invalid_argument,
+                   fmt::format("{}: timestamp {}: must be ms since 1970, at least 0", record.topic, *record.timestamp));
   }
   std::vector<kafka::HeaderToWrite> headers;
   headers.reserve(record.headers.size());
@@ -141,10 +157,14 @@ Result<void> Accumulator::append(const RecordToSend& record, DeliveryCallback do
   const auto alone = kafka::batch_header_bytes + record_bytes;
   const auto charge_max = alone + sizeof(ProducerBatch::Waiting);
   if (alone > static_cast<std::size_t>(settings_.request_bytes_max)) {
-    return broker_error(kafka::ErrorCode::message_too_large, std::string(record.topic), fmt::format("a record of {} bytes; max.request.size allows {}", alone, settings_.request_bytes_max));
+    return broker_error(
+        kafka::ErrorCode::message_too_large, std::string(record.topic),
+        fmt::format("a record of {} bytes; max.request.size allows {}", alone, settings_.request_bytes_max));
   }
   if (charge_max > static_cast<std::size_t>(settings_.buffer_bytes)) {
-    return broker_error(kafka::ErrorCode::message_too_large, std::string(record.topic), fmt::format("a record of {} bytes; buffer.memory allows {}", charge_max, settings_.buffer_bytes));
+    return broker_error(
+        kafka::ErrorCode::message_too_large, std::string(record.topic),
+        fmt::format("a record of {} bytes; buffer.memory allows {}", charge_max, settings_.buffer_bytes));
   }
 
   Clock::TimePoint deadline{};
@@ -158,12 +178,14 @@ Result<void> Accumulator::append(const RecordToSend& record, DeliveryCallback do
     if (buffered_ == 0 || buffered_ + charge_max <= static_cast<std::size_t>(settings_.buffer_bytes)) break;
     if (auto room = wait_for_room(lock, charge_max, deadline); !room) return room;
   }
-  auto chosen = record.partition ? record.partition : partition_of(settings_.partitioner, record.key, topic->partitions);
+  auto chosen =
+      record.partition ? record.partition : partition_of(settings_.partitioner, record.key, topic->partitions);
   if (!chosen) chosen = stick(*topic, write);
   auto& queue = *topic->queues[static_cast<std::size_t>(*chosen)];
   bool wake = false;
   if (!fits(queue, write)) {
-    if (!queue.waiting.empty() && !std::exchange(queue.waiting.back()->full, true)) wake = want_look(Clock::TimePoint::min());
+    if (!queue.waiting.empty() && !std::exchange(queue.waiting.back()->full, true))
+      wake = want_look(Clock::TimePoint::min());
     auto batch = std::make_unique<ProducerBatch>();
     batch->queue = &queue;
     batch->ordinal = next_ordinal_++;
@@ -307,7 +329,8 @@ Accumulator::Missing Accumulator::missing() const {
   return missing;
 }
 
-void Accumulator::topic_heard(const std::string& name, std::int32_t partitions, std::vector<std::int32_t> available, std::optional<Error> error) {
+void Accumulator::topic_heard(const std::string& name, std::int32_t partitions, std::vector<std::int32_t> available,
+                              std::optional<Error> error) {
   const std::scoped_lock lock(mutex_);
   const auto found = topics_.find(name);
   if (found == topics_.end()) return;

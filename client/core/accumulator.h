@@ -60,14 +60,16 @@ struct PartitionQueue {
   std::deque<std::unique_ptr<ProducerBatch>> waiting{};
   bool listed = false;
 
-  std::deque<std::shared_ptr<ProducerBatch>> unacked{};  ///< taken, in the order of sequences: in flight, or to be sent again
+  std::deque<std::shared_ptr<ProducerBatch>>
+      unacked{};  ///< taken, in the order of sequences: in flight, or to be sent again
   std::optional<ProducerIdentity> identity{};
   std::int32_t next_sequence = 0;
   bool new_epoch_wanted = false;  ///< a gap in the sequences, or a batch whose fate is unknown (KIP-360)
 };
 
 /// Records on their way from `send` to the loop: batches a partition, the memory they may take, topics as far as
-/// senders must know them. One lock, held for the copy of a record or a look over the partitions. Next: producer_impl.h.
+/// senders must know them. One lock, held for the copy of a record or a look over the partitions. Next:
+/// producer_impl.h.
 class Accumulator {
  public:
   /// `wake` makes the loop look again soon; called on the sender's thread without the lock.
@@ -85,8 +87,8 @@ class Accumulator {
   [[nodiscard]] std::size_t buffered_records() const;
 
   // The loop's thread.
-  /// Calls `each` for the partitions that have batches, lock held. It gives when it wants the next look; the earliest is
-  /// given back, and senders wake the loop only for what is due before. Partitions that have nothing fall out.
+  /// Calls `each` for the partitions that have batches, lock held. It gives when it wants the next look; the earliest
+  /// is given back, and senders wake the loop only for what is due before. Partitions that have nothing fall out.
   template <class Each>
   Clock::TimePoint look(Each each) {
     const std::scoped_lock lock(mutex_);
@@ -124,7 +126,8 @@ class Accumulator {
   enum class Missing : std::int8_t { nothing, something, never_asked };
   [[nodiscard]] Missing missing() const;
   /// What was asked has been answered. `partitions`: 0 where `error` says why.
-  void topic_heard(const std::string& name, std::int32_t partitions, std::vector<std::int32_t> available, std::optional<Error> error);
+  void topic_heard(const std::string& name, std::int32_t partitions, std::vector<std::int32_t> available,
+                   std::optional<Error> error);
   /// A refresh is over, with what went wrong; senders look again.
   void metadata_heard(std::string trouble);
 
@@ -145,7 +148,8 @@ class Accumulator {
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  Result<SenderTopic*> usable_topic(Lock& lock, std::string_view name, std::optional<std::int32_t> partition, Clock::TimePoint& deadline, Milliseconds patience);
+  Result<SenderTopic*> usable_topic(Lock& lock, std::string_view name, std::optional<std::int32_t> partition,
+                                    Clock::TimePoint& deadline, Milliseconds patience);
   Result<void> wait_for_room(Lock& lock, std::size_t bytes, Clock::TimePoint& deadline);
   [[nodiscard]] std::int32_t stick(SenderTopic& topic, const kafka::RecordToWrite& record);
   [[nodiscard]] bool fits(const PartitionQueue& queue, const kafka::RecordToWrite& record) const;

@@ -49,7 +49,8 @@ Assignment assign_round_robin(std::vector<Member> members, const std::map<std::s
   auto out = empty_for(members);
   std::size_t turn = 0;
   for (const auto& [topic, count] : partitions) {
-    const auto wanted = std::any_of(members.begin(), members.end(), [&topic = topic](const Member& member) { return wants(member, topic); });
+    const auto wanted = std::any_of(members.begin(), members.end(),
+                                    [&topic = topic](const Member& member) { return wants(member, topic); });
     if (!wanted) continue;
     for (std::int32_t partition = 0; partition < count; ++partition) {
       while (!wants(members[turn % members.size()], topic)) ++turn;
@@ -60,8 +61,10 @@ Assignment assign_round_robin(std::vector<Member> members, const std::map<std::s
   return out;
 }
 
-Assignment assign_by(const std::string& strategy, std::vector<Member> members, const std::map<std::string, std::int32_t>& partitions) {
-  return strategy == "roundrobin" ? assign_round_robin(std::move(members), partitions) : assign_range(std::move(members), partitions);
+Assignment assign_by(const std::string& strategy, std::vector<Member> members,
+                     const std::map<std::string, std::int32_t>& partitions) {
+  return strategy == "roundrobin" ? assign_round_robin(std::move(members), partitions)
+                                  : assign_range(std::move(members), partitions);
 }
 
 }  // namespace ciuic::client::core

@@ -17,9 +17,12 @@ using Assignment = std::map<std::string, std::vector<TopicPartition>>;  ///< by 
 
 /// "range": a topic's partitions in runs, as org.apache.kafka.clients.consumer.RangeAssignor without racks.
 /// "roundrobin": all partitions dealt in turn, as RoundRobinAssignor. `partitions`: how many each topic has.
-[[nodiscard]] Assignment assign_range(std::vector<Member> members, const std::map<std::string, std::int32_t>& partitions);
-[[nodiscard]] Assignment assign_round_robin(std::vector<Member> members, const std::map<std::string, std::int32_t>& partitions);
+[[nodiscard]] Assignment assign_range(std::vector<Member> members,
+                                      const std::map<std::string, std::int32_t>& partitions);
+[[nodiscard]] Assignment assign_round_robin(std::vector<Member> members,
+                                            const std::map<std::string, std::int32_t>& partitions);
 /// REQUIRES: `strategy` is one of the two.
-[[nodiscard]] Assignment assign_by(const std::string& strategy, std::vector<Member> members, const std::map<std::string, std::int32_t>& partitions);
+[[nodiscard]] Assignment assign_by(const std::string& strategy, std::vector<Member> members,
+                                   const std::map<std::string, std::int32_t>& partitions);
 
 }  // namespace ciuic::client::core

@@ -16,20 +16,26 @@ using core::Delivery;
 using core::failure;
 
 namespace {
-/// A header field, read straight from the bytes: they were checked when handed out, but after a lease ran out they may be
-/// anything, and must still be safe to look at.
+/// A header field, read straight from the bytes: they were checked when handed out, but after a lease ran out they may
+/// be anything, and must still be safe to look at.
 template <class T>
 T field(Bytes batch, std::size_t at, T none) {
   return batch.size() < kafka::batch_header_bytes ? none : kafka::load_be<T>(batch.data() + at);
 }
 }  // namespace
 
-RecordBatch::RecordBatch(Delivery* delivery, Bytes bytes, std::int64_t wanted) : delivery_(delivery), bytes_(bytes), wanted_(wanted) { delivery_->keep(); }
-RecordBatch::RecordBatch(const RecordBatch& other) : delivery_(other.delivery_), bytes_(other.bytes_), wanted_(other.wanted_) {
+RecordBatch::RecordBatch(Delivery* delivery, Bytes bytes, std::int64_t wanted)
+    : delivery_(delivery), bytes_(bytes), wanted_(wanted) {
+  delivery_->keep();
+}
+RecordBatch::RecordBatch(const RecordBatch& other)
+    : delivery_(other.delivery_), bytes_(other.bytes_), wanted_(other.wanted_) {
   if (delivery_ != nullptr) delivery_->keep();
 }
 RecordBatch::RecordBatch(RecordBatch&& other) noexcept
-    : delivery_(std::exchange(other.delivery_, nullptr)), bytes_(std::exchange(other.bytes_, {})), wanted_(other.wanted_) {}
+    : delivery_(std::exchange(other.delivery_, nullptr)),
+      bytes_(std::exchange(other.bytes_, {})),
+      wanted_(other.wanted_) {}
 RecordBatch& RecordBatch::operator=(RecordBatch other) noexcept {
   std::swap(delivery_, other.delivery_);
   std::swap(bytes_, other.bytes_);
@@ -46,15 +52,21 @@ const std::string& RecordBatch::topic() const {
 }
 std::int32_t RecordBatch::partition() const { return delivery_ == nullptr ? -1 : delivery_->source().at->partition; }
 std::int64_t RecordBatch::base_offset() const { return field<std::int64_t>(bytes_, kafka::batch_at::base_offset, -1); }
-std::int64_t RecordBatch::last_offset() const { return bytes_.empty() ? -1 : base_offset() + field<std::int32_t>(bytes_, kafka::batch_at::last_offset_delta, 0); }
-std::int32_t RecordBatch::leader_epoch() const { return field<std::int32_t>(bytes_, kafka::batch_at::leader_epoch, -1); }
+std::int64_t RecordBatch::last_offset() const {
+  return bytes_.empty() ? -1 : base_offset() + field<std::int32_t>(bytes_, kafka::batch_at::last_offset_delta, 0);
+}
+std::int32_t RecordBatch::leader_epoch() const {
+  return field<std::int32_t>(bytes_, kafka::batch_at::leader_epoch, -1);
+}
 std::int32_t RecordBatch::record_count() const { return field<std::int32_t>(bytes_, kafka::batch_at::record_count, 0); }
 const char* RecordBatch::compression() const {
   static constexpr std::array names{"none", "gzip", "snappy", "lz4", "zstd"};
   const auto codec = static_cast<std::size_t>(field<std::int16_t>(bytes_, kafka::batch_at::attributes, 0) & 7);
   return codec < names.size() ? names[codec] : "unknown";
 }
-std::int64_t RecordBatch::max_timestamp() const { return field<std::int64_t>(bytes_, kafka::batch_at::max_timestamp, -1); }
+std::int64_t RecordBatch::max_timestamp() const {
+  return field<std::int64_t>(bytes_, kafka::batch_at::max_timestamp, -1);
+}
 bool RecordBatch::in_force() const { return delivery_ == nullptr || delivery_->in_force(); }
 bool RecordBatch::in_place() const { return delivery_ != nullptr && delivery_->source().in_place; }
 
@@ -62,7 +74,9 @@ Result<RecordBatch> RecordBatch::copy() const {
   if (delivery_ == nullptr) return RecordBatch();
   auto memory = std::make_shared_for_overwrite<std::byte[]>(bytes_.size());
   std::memcpy(memory.get(), bytes_.data(), bytes_.size());
-  if (!in_force()) return failure(Trouble::data_loss, topic() + ": the lease on this batch ran out before it was copied; read it again");
+  if (!in_force())
+    return failure(Trouble::data_loss,
+                   topic() + ": the lease on this batch ran out before it was copied; read it again");
   const Bytes bytes(memory.get(), bytes_.size());
   Delivery::Source source;
   source.at = delivery_->source().at;
@@ -84,7 +98,9 @@ struct RecordReader::State {
   std::optional<Error> error{};
 };
 
-RecordReader::RecordReader(std::size_t unpacked_bytes_max) : state_(std::make_unique<State>()) { state_->unpacked_bytes_max = unpacked_bytes_max; }
+RecordReader::RecordReader(std::size_t unpacked_bytes_max) : state_(std::make_unique<State>()) {
+  state_->unpacked_bytes_max = unpacked_bytes_max;
+}
 RecordReader::RecordReader(RecordReader&&) noexcept = default;
 RecordReader& RecordReader::operator=(RecordReader&&) noexcept = default;
 RecordReader::~RecordReader() = default;
@@ -96,13 +112,15 @@ Result<void> RecordReader::open(const RecordBatch& batch) {
   state.batch = batch;
   if (batch.bytes().empty()) return {};
   const auto view = kafka::RecordBatchView::parse(batch.bytes());
-  if (!view) return failure(Trouble::corrupt, batch.topic() + ": the batch changed after it was read: its lease ran out");
+  if (!view)
+    return failure(Trouble::corrupt, batch.topic() + ": the batch changed after it was read: its lease ran out");
   state.timestamp_type = view->log_append_time() ? TimestampType::log_append_time : TimestampType::create_time;
   state.scratch.clear();
   auto walk = kafka::RecordReader::open(*view, state.scratch, state.unpacked_bytes_max);
   if (!walk) {
-    return failure(Trouble::corrupt, batch.topic() + "-" + std::to_string(batch.partition()) + " at offset " + std::to_string(batch.base_offset()) +
-                                         ": the records do not unpack: " + std::string(kafka::name(walk.error().code)) + " " + walk.error().text);
+    return failure(Trouble::corrupt, batch.topic() + "-" + std::to_string(batch.partition()) + " at offset " +
+                                         std::to_string(batch.base_offset()) + ": the records do not unpack: " +
+                                         std::string(kafka::name(walk.error().code)) + " " + walk.error().text);
   }
   state.walk.emplace(std::move(*walk));
   return {};
@@ -113,7 +131,8 @@ const Record* RecordReader::next() {
   while (state.walk) {
     const auto record = state.walk->next();
     if (!record) {
-      if (state.walk->error() != nullptr) state.error = failure(Trouble::corrupt, state.batch.topic() + ": a malformed record: " + state.walk->error());
+      if (state.walk->error() != nullptr)
+        state.error = failure(Trouble::corrupt, state.batch.topic() + ": a malformed record: " + state.walk->error());
       state.walk.reset();
       return nullptr;
     }

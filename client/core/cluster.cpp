@@ -19,7 +19,9 @@ Co<Result<std::shared_ptr<Connection>>> Cluster::link(std::pair<Address, Lane> k
     if (entry.connection && entry.connection->usable()) co_return entry.connection;
     const auto now = loop_.clock().now();
     if (entry.dialling) {
-      if (now >= give_up) co_return failure(Trouble::timed_out, fmt::format("{}:{}: connecting takes too long", key.first.host, key.first.port), true);
+      if (now >= give_up)
+        co_return failure(Trouble::timed_out,
+                          fmt::format("{}:{}: connecting takes too long", key.first.host, key.first.port), true);
       (void)co_await changed_.wait(Milliseconds(100));
       continue;
     }
@@ -40,7 +42,8 @@ Co<Result<std::shared_ptr<Connection>>> Cluster::link(std::pair<Address, Lane> k
       after.backoff_ms = 0;
       after.last_error.reset();
     } else {
-      after.backoff_ms = std::min(std::max(settings_.reconnect_backoff_ms, after.backoff_ms * 2), settings_.reconnect_backoff_max_ms);
+      after.backoff_ms =
+          std::min(std::max(settings_.reconnect_backoff_ms, after.backoff_ms * 2), settings_.reconnect_backoff_max_ms);
       after.not_before = loop_.clock().now() + Milliseconds(after.backoff_ms);
       after.last_error = opened.error();
     }
@@ -107,13 +110,15 @@ Co<Result<void>> Cluster::ask(std::optional<std::vector<std::string>> topics) {
   } else {
     request.topics.reset();
   }
-  auto answer = co_await (*connection)->call<kafka::MetadataResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
+  auto answer = co_await (*connection)
+                    ->call<kafka::MetadataResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
   if (!answer) co_return answer.error();
   auto& body = answer->body;
   if (body.brokers.empty()) co_return failure(Trouble::disconnected, "the cluster has no brokers yet", true);
   brokers_.clear();
   for (const auto& broker : body.brokers) {
-    if (broker.port > 0 && broker.port < 65536) brokers_[broker.node_id] = Address{broker.host, static_cast<std::uint16_t>(broker.port)};
+    if (broker.port > 0 && broker.port < 65536)
+      brokers_[broker.node_id] = Address{broker.host, static_cast<std::uint16_t>(broker.port)};
   }
   if (!topics) topics_.clear();
   for (auto& from : body.topics) {
@@ -121,7 +126,8 @@ Co<Result<void>> Cluster::ask(std::optional<std::vector<std::string>> topics) {
     Topic topic;
     topic.error = from.error_code;
     topic.id = from.topic_id;
-    std::sort(from.partitions.begin(), from.partitions.end(), [](const auto& a, const auto& b) { return a.partition_index < b.partition_index; });
+    std::sort(from.partitions.begin(), from.partitions.end(),
+              [](const auto& a, const auto& b) { return a.partition_index < b.partition_index; });
     for (std::size_t i = 0; i < from.partitions.size(); ++i) {
       const auto& one = from.partitions[i];
       if (one.partition_index != static_cast<std::int32_t>(i)) break;  // a hole: what follows cannot be numbered
@@ -141,7 +147,9 @@ Co<Result<std::int32_t>> Cluster::find_coordinator(std::string key, std::int8_t 
   request.key = key;
   request.key_type = type;
   request.coordinator_keys.push_back(key);
-  auto answer = co_await (*connection)->call<kafka::FindCoordinatorResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
+  auto answer =
+      co_await (*connection)
+          ->call<kafka::FindCoordinatorResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
   if (!answer) co_return answer.error();
   kafka::FindCoordinatorResponse::Coordinator found;
   if (!answer->body.coordinators.empty()) {
@@ -154,9 +162,12 @@ Co<Result<std::int32_t>> Cluster::find_coordinator(std::string key, std::int8_t 
     found.error_message = answer->body.error_message;
   }
   if (found.error_code != kafka::ErrorCode::none) {
-    co_return broker_error(found.error_code, (type == 0 ? "coordinator of group " : "coordinator of transactional id ") + key, found.error_message.value_or(""));
+    co_return broker_error(found.error_code,
+                           (type == 0 ? "coordinator of group " : "coordinator of transactional id ") + key,
+                           found.error_message.value_or(""));
   }
-  if (found.port <= 0 || found.port > 65535) co_return failure(Trouble::disconnected, "a coordinator without an address", true);
+  if (found.port <= 0 || found.port > 65535)
+    co_return failure(Trouble::disconnected, "a coordinator without an address", true);
   brokers_[found.node_id] = Address{found.host, static_cast<std::uint16_t>(found.port)};
   co_return found.node_id;
 }

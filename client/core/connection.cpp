@@ -33,7 +33,8 @@ Resolved resolve(const Address& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found); error != 0) {
+  if (const int error = getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+      error != 0) {
     out.why = gai_strerror(error);
     return out;
   }
@@ -57,10 +58,13 @@ std::string Connection::address_text() const {
   return address_.host.find(':') == std::string::npos ? fmt::format("{}:{}", address_.host, address_.port)
                                                       : fmt::format("[{}]:{}", address_.host, address_.port);
 }
-Error Connection::lost(const std::string& why) const { return failure(Trouble::disconnected, address_text() + ": " + why, true); }
+Error Connection::lost(const std::string& why) const {
+  return failure(Trouble::disconnected, address_text() + ": " + why, true);
+}
 Error Connection::lacks(std::int16_t api) const {
   const auto* const info = kafka::find_api(api);
-  return failure(Trouble::unsupported, fmt::format("{} has no version of {} that this client speaks", address_text(), info == nullptr ? "an API" : info->name));
+  return failure(Trouble::unsupported, fmt::format("{} has no version of {} that this client speaks", address_text(),
+                                                   info == nullptr ? "an API" : info->name));
 }
 
 std::optional<std::int16_t> Connection::version(std::int16_t api, kafka::VersionRange ours) const {
@@ -127,17 +131,22 @@ Co<Result<void>> Connection::ask_versions() {
   request.client_software_name = "ciuickafka";
   request.client_software_version = client::version();
   auto frame = kafka::encode_request(++correlation_, settings_.client_id, request, api_versions_asked);
-  auto reply = co_await exchange(std::move(frame), kafka::ApiVersionsRequest::api_key, api_versions_asked, Milliseconds(settings_.request_timeout_ms));
+  auto reply = co_await exchange(std::move(frame), kafka::ApiVersionsRequest::api_key, api_versions_asked,
+                                 Milliseconds(settings_.request_timeout_ms));
   if (!reply) co_return reply.error();
   auto answer = kafka::decode<kafka::ApiVersionsResponse>(reply->body, api_versions_asked);
   // A broker that does not know this version answers in version 0 (KIP-511).
-  if (!answer || answer->error_code == kafka::ErrorCode::unsupported_version) answer = kafka::decode<kafka::ApiVersionsResponse>(reply->body, 0);
-  if (!answer) co_return failure(Trouble::unsupported, address_text() + " does not speak Kafka's protocol: is it a PLAINTEXT listener?");
+  if (!answer || answer->error_code == kafka::ErrorCode::unsupported_version)
+    answer = kafka::decode<kafka::ApiVersionsResponse>(reply->body, 0);
+  if (!answer)
+    co_return failure(Trouble::unsupported,
+                      address_text() + " does not speak Kafka's protocol: is it a PLAINTEXT listener?");
   for (const auto& api : answer->api_keys) versions_[api.api_key] = {api.min_version, api.max_version};
   co_return Result<void>();
 }
 
-Co<Result<Connection::Reply>> Connection::exchange(kafka::Frame frame, std::int16_t api, std::int16_t version, Clock::Duration timeout) {
+Co<Result<Connection::Reply>> Connection::exchange(kafka::Frame frame, std::int16_t api, std::int16_t version,
+                                                   Clock::Duration timeout) {
   const auto self = shared_from_this();
   if (broken_) co_return *broken_;
   OneShot<Result<Reply>> done(loop_);
@@ -162,7 +171,10 @@ void Connection::watch_deadlines() {
     for (const auto& one : self->pending_) {
       if (one.deadline > now) continue;
       const auto* const info = kafka::find_api(one.api);
-      auto error = failure(Trouble::timed_out, fmt::format("{}: no answer to {} in time", self->address_text(), info == nullptr ? "a request" : info->name), true);
+      auto error = failure(
+          Trouble::timed_out,
+          fmt::format("{}: no answer to {} in time", self->address_text(), info == nullptr ? "a request" : info->name),
+          true);
       self->close(error);
       self->watching_ = false;
       return;
@@ -242,7 +254,9 @@ void Connection::read_some() {
       head_bytes_ += static_cast<std::size_t>(got);
       if (head_bytes_ < sizeof head_) continue;
       const auto size = kafka::load_be<std::int32_t>(head_);
-      if (size < 4 || size > settings_.answer_bytes_max) return close(lost(fmt::format("an answer of {} bytes; receive.message.max.bytes allows {}", size, settings_.answer_bytes_max)));
+      if (size < 4 || size > settings_.answer_bytes_max)
+        return close(lost(fmt::format("an answer of {} bytes; receive.message.max.bytes allows {}", size,
+                                      settings_.answer_bytes_max)));
       frame_size_ = static_cast<std::size_t>(size);
       frame_bytes_ = 0;
       frame_ = std::make_shared_for_overwrite<std::byte[]>(frame_size_);

@@ -27,7 +27,8 @@ struct Answer {
 class Connection final : public IoHandler, public std::enable_shared_from_this<Connection> {
  public:
   /// Resolves, connects, asks ApiVersions. Errors: disconnected, timed_out, unsupported.
-  [[nodiscard]] static Co<Result<std::shared_ptr<Connection>>> open(Loop& loop, Address address, const CommonSettings& settings);
+  [[nodiscard]] static Co<Result<std::shared_ptr<Connection>>> open(Loop& loop, Address address,
+                                                                    const CommonSettings& settings);
   /// For `open`.
   Connection(Loop& loop, Address address, const CommonSettings& settings);
   ~Connection() override;
@@ -46,7 +47,8 @@ class Connection final : public IoHandler, public std::enable_shared_from_this<C
   /// Sends and waits for the answer. Errors: unsupported, disconnected, timed_out (the connection is closed then, for
   /// answers come in order).
   template <class Response, class Request>
-  Co<Result<Answer<Response>>> call(Request request, Clock::Duration timeout, std::int16_t newest = Request::valid_versions.max) {
+  Co<Result<Answer<Response>>> call(Request request, Clock::Duration timeout,
+                                    std::int16_t newest = Request::valid_versions.max) {
     const auto at = version(Request::api_key, {Request::valid_versions.min, newest});
     if (!at) co_return lacks(Request::api_key);
     auto frame = kafka::encode_request(++correlation_, settings_.client_id, request, *at);
@@ -54,7 +56,8 @@ class Connection final : public IoHandler, public std::enable_shared_from_this<C
     if (!reply) co_return reply.error();
     auto body = kafka::decode<Response>(reply->body, *at);
     if (!body) {
-      auto error = failure(Trouble::disconnected, address_text() + ": an answer that cannot be read (" + body.error().what + ")");
+      auto error = failure(Trouble::disconnected,
+                           address_text() + ": an answer that cannot be read (" + body.error().what + ")");
       close(error);
       co_return error;
     }

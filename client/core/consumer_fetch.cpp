@@ -38,14 +38,17 @@ Co<void> Consumer::Impl::fetch(std::int32_t node, std::vector<ReadPlan> plan) {
     }
     // From version 13 topics are named by id alone.
     constexpr std::int16_t by_name = 12, by_id = 17;
-    const auto newest = (*connection)->version(kafka::FetchRequest::api_key, {kafka::FetchRequest::valid_versions.min, by_id});
-    ids = newest.value_or(0) > by_name && std::all_of(plan.begin(), plan.end(), [](const ReadPlan& one) { return !one.topic_id.is_zero(); });
+    const auto newest =
+        (*connection)->version(kafka::FetchRequest::api_key, {kafka::FetchRequest::valid_versions.min, by_id});
+    ids = newest.value_or(0) > by_name &&
+          std::all_of(plan.begin(), plan.end(), [](const ReadPlan& one) { return !one.topic_id.is_zero(); });
     counters_.fetches.fetch_add(1, std::memory_order_relaxed);
     const auto timeout = Milliseconds(settings_.request_timeout_ms + settings_.fetch_max_wait_ms);
     auto got = co_await (*connection)->call<kafka::FetchResponse>(std::move(request), timeout, ids ? by_id : by_name);
     if (got) {
       answer = std::move(*got);
-      if (answer.body.error_code != ErrorCode::none) trouble = core::broker_error(answer.body.error_code, fmt::format("Fetch from broker {}", node));
+      if (answer.body.error_code != ErrorCode::none)
+        trouble = core::broker_error(answer.body.error_code, fmt::format("Fetch from broker {}", node));
     } else {
       trouble = got.error();
     }
@@ -75,11 +78,15 @@ Co<void> Consumer::Impl::fetch(std::int32_t node, std::vector<ReadPlan> plan) {
   plan_again_.notify();
 }
 
-void Consumer::Impl::take_answer(Assigned& one, kafka::FetchResponse::PartitionData& data, const std::shared_ptr<const std::byte[]>& memory) {
+void Consumer::Impl::take_answer(Assigned& one, kafka::FetchResponse::PartitionData& data,
+                                 const std::shared_ptr<const std::byte[]>& memory) {
   switch (data.error_code) {
-    case ErrorCode::none: break;
-    case ErrorCode::offset_out_of_range: return reset_offset(one, "the broker answers OFFSET_OUT_OF_RANGE");
-    default: return partition_failed(one, core::broker_error(data.error_code, core::to_text(one.at)));
+    case ErrorCode::none:
+      break;
+    case ErrorCode::offset_out_of_range:
+      return reset_offset(one, "the broker answers OFFSET_OUT_OF_RANGE");
+    default:
+      return partition_failed(one, core::broker_error(data.error_code, core::to_text(one.at)));
   }
   one.high_watermark = data.high_watermark;
   one.last_stable_offset = data.last_stable_offset;
@@ -90,14 +97,21 @@ void Consumer::Impl::take_answer(Assigned& one, kafka::FetchResponse::PartitionD
     const auto batch = kafka::RecordBatchView::parse(rest);
     if (!batch) {
       if (batch.error().code == ErrorCode::unsupported_for_message_format) {
-        one.error = failure(Trouble::unsupported, core::to_text(one.at) + fmt::format(" at offset {}: records in a format before magic 2", one.fetch_position));
+        one.error = failure(Trouble::unsupported,
+                            core::to_text(one.at) +
+                                fmt::format(" at offset {}: records in a format before magic 2", one.fetch_position));
         one.not_before = loop_.clock().now() + Milliseconds(1000);
       }
       break;  // the last batch may be cut by the size asked for
     }
-    const bool sane = batch->last_offset_delta() >= 0 && batch->last_offset().value >= batch->base_offset().value && batch->next_offset().value > 0;
+    const bool sane = batch->last_offset_delta() >= 0 && batch->last_offset().value >= batch->base_offset().value &&
+                      batch->next_offset().value > 0;
     if (!sane || (settings_.check_crcs && !batch->crc_valid())) {
-      one.error = failure(Trouble::corrupt, core::to_text(one.at) + fmt::format(" at offset {}: the batch does not match its checksum; asking for it again", batch->base_offset().value), true);
+      one.error = failure(Trouble::corrupt,
+                          core::to_text(one.at) +
+                              fmt::format(" at offset {}: the batch does not match its checksum; asking for it again",
+                                          batch->base_offset().value),
+                          true);
       one.not_before = loop_.clock().now() + Milliseconds(settings_.retry_backoff_ms);
       break;
     }

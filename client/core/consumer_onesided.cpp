@@ -1,5 +1,5 @@
-// The one-sided path's talk with brokers (docs/protocol.md): sessions, grants, leases, the wait at the end. The bytes are
-// read by the polling thread (consumer_poll.cpp).
+// The one-sided path's talk with brokers (docs/protocol.md): sessions, grants, leases, the wait at the end. The bytes
+// are read by the polling thread (consumer_poll.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using kafka::ErrorCode;
 
 namespace {
 
-constexpr auto refused_for = std::chrono::seconds(30);   // a broker without the path is not asked more often
+constexpr auto refused_for = std::chrono::seconds(30);  // a broker without the path is not asked more often
 constexpr auto failed_for = std::chrono::seconds(1);
 constexpr auto memory_short_for = std::chrono::seconds(1);
 
@@ -43,7 +43,8 @@ Co<void> Consumer::Impl::connect(std::int32_t node) {
   } else {
     const auto& error = opened.error();
     path.refused = error.text;
-    path.try_again = loop_.clock().now() + (core::passes(error) ? Clock::Duration(failed_for) : Clock::Duration(refused_for));
+    path.try_again =
+        loop_.clock().now() + (core::passes(error) ? Clock::Duration(failed_for) : Clock::Duration(refused_for));
     log::debug("client", "no one-sided path node={} why={}", node, error.text);
   }
   plan_again_.notify();
@@ -52,7 +53,8 @@ Co<void> Consumer::Impl::connect(std::int32_t node) {
 Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t node) {
   auto connection = co_await cluster_.connection(node, Lane::onesided);
   if (!connection) co_return connection.error();
-  if (!(*connection)->has<kafka::OneSidedConnectRequest>()) co_return failure(Trouble::no_one_sided_path, "the broker has no one-sided APIs");
+  if (!(*connection)->has<kafka::OneSidedConnectRequest>())
+    co_return failure(Trouble::no_one_sided_path, "the broker has no one-sided APIs");
   kafka::OneSidedConnectRequest request;
   request.host_id = rdma::host_id();
   request.client_instance = kafka::Uuid::random();
@@ -71,12 +73,18 @@ Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t n
     }
     request.providers.push_back(provider);
   }
-  if (request.providers.empty()) co_return failure(Trouble::no_one_sided_path, "this host has no one-sided provider" + why_not);
-  auto answer = co_await (*connection)->call<kafka::OneSidedConnectResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
+  if (request.providers.empty())
+    co_return failure(Trouble::no_one_sided_path, "this host has no one-sided provider" + why_not);
+  auto answer =
+      co_await (*connection)
+          ->call<kafka::OneSidedConnectResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
   if (!answer) co_return answer.error();
   auto& body = answer->body;
   if (body.error_code != ErrorCode::none) {
-    co_return failure(Trouble::no_one_sided_path, fmt::format("the broker refuses: {}{}{}", kafka::name(body.error_code), body.error_message ? ": " : "", body.error_message.value_or("")), body.error_code == ErrorCode::throttling_quota_exceeded);
+    co_return failure(Trouble::no_one_sided_path,
+                      fmt::format("the broker refuses: {}{}{}", kafka::name(body.error_code),
+                                  body.error_message ? ": " : "", body.error_message.value_or("")),
+                      body.error_code == ErrorCode::throttling_quota_exceeded);
   }
   for (auto& offer : body.providers) {
     const auto token = rdma::Token::from(offer.token);
@@ -117,7 +125,8 @@ Co<void> Consumer::Impl::ask_grants(std::shared_ptr<Session> session, std::vecto
   request.provider = session->provider;
   request.isolation_level = static_cast<std::int8_t>(settings_.isolation);
   for (const auto& one : plan) {
-    if (request.topics.empty() || request.topics.back().topic_id != one.topic_id) request.topics.emplace_back().topic_id = one.topic_id;
+    if (request.topics.empty() || request.topics.back().topic_id != one.topic_id)
+      request.topics.emplace_back().topic_id = one.topic_id;
     auto& partition = request.topics.back().partitions.emplace_back();
     partition.partition = one.key.first.partition;
     partition.fetch_offset = one.offset;
@@ -125,7 +134,8 @@ Co<void> Consumer::Impl::ask_grants(std::shared_ptr<Session> session, std::vecto
   }
   const auto sent_at = loop_.clock().now();
   counters_.grants.fetch_add(static_cast<std::int64_t>(plan.size()), std::memory_order_relaxed);
-  auto answer = co_await session->connection->call<kafka::OneSidedGrantResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
+  auto answer = co_await session->connection->call<kafka::OneSidedGrantResponse>(
+      std::move(request), Milliseconds(settings_.request_timeout_ms));
   const auto now = loop_.clock().now();
   std::optional<Error> trouble;
   if (!answer) {
@@ -151,7 +161,8 @@ Co<void> Consumer::Impl::ask_grants(std::shared_ptr<Session> session, std::vecto
         for (const auto& granted : topic.partitions) {
           if (granted.partition != asked.key.first.partition) continue;
           if (granted.error_code == ErrorCode::none) {
-            auto grant = onesided::grant_of(granted, kafka::Offset(asked.offset), settings_.isolation, sent_at, answer->body.lease_ms);
+            auto grant = onesided::grant_of(granted, kafka::Offset(asked.offset), settings_.isolation, sent_at,
+                                            answer->body.lease_ms);
             if (!grant) {
               if (one != nullptr) fall_back(*one, "a grant that makes no sense", refused_for);
               continue;
@@ -178,9 +189,11 @@ Co<void> Consumer::Impl::ask_grants(std::shared_ptr<Session> session, std::vecto
           } else if (granted.error_code == ErrorCode::throttling_quota_exceeded && granted.retry_after_ms >= 0) {
             one->not_before = now + Milliseconds(std::max(granted.retry_after_ms, 1));
           } else if (granted.error_code == ErrorCode::throttling_quota_exceeded) {
-            fall_back(*one, "no memory for these bytes: " + granted.error_message.value_or("use Fetch"), memory_short_for);
+            fall_back(*one, "no memory for these bytes: " + granted.error_message.value_or("use Fetch"),
+                      memory_short_for);
           } else {
-            partition_failed(*one, core::broker_error(granted.error_code, core::to_text(one->at), granted.error_message.value_or("")));
+            partition_failed(*one, core::broker_error(granted.error_code, core::to_text(one->at),
+                                                      granted.error_message.value_or("")));
           }
         }
       }
@@ -199,7 +212,8 @@ Co<void> Consumer::Impl::release_idle(std::shared_ptr<Session> session) {
     return true;
   });
   if (request.grant_ids.empty() || session->over.load(std::memory_order_acquire)) co_return;
-  auto answer = co_await session->connection->call<kafka::OneSidedReleaseResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
+  auto answer = co_await session->connection->call<kafka::OneSidedReleaseResponse>(
+      std::move(request), Milliseconds(settings_.request_timeout_ms));
   // Not released, they end with their leases.
   if (!answer) log::debug("client", "releasing grants failed node={} error={}", session->node, answer.error().text);
 }
@@ -222,15 +236,18 @@ Co<void> Consumer::Impl::keep_leases(std::shared_ptr<Session> session, std::int3
       continue;
     }
     const auto sent_at = loop_.clock().now();
-    auto answer = co_await session->connection->call<kafka::OneSidedRenewResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
+    auto answer = co_await session->connection->call<kafka::OneSidedRenewResponse>(
+        std::move(request), Milliseconds(settings_.request_timeout_ms));
     if (!answer || answer->body.error_code != ErrorCode::none) {
-      log::debug("client", "one-sided session ended node={} error={}", session->node, answer ? std::string(kafka::name(answer->body.error_code)) : answer.error().text);
+      log::debug("client", "one-sided session ended node={} error={}", session->node,
+                 answer ? std::string(kafka::name(answer->body.error_code)) : answer.error().text);
       break;
     }
     counters_.renewals.fetch_add(static_cast<std::int64_t>(leases.size()), std::memory_order_relaxed);
     const auto deadline = onesided::lease_deadline(sent_at, answer->body.lease_ms);
     for (const auto& renewed : answer->body.grants) {
-      const auto found = std::find_if(leases.begin(), leases.end(), [&](const auto& lease) { return lease->grant_id() == renewed.grant_id; });
+      const auto found = std::find_if(leases.begin(), leases.end(),
+                                      [&](const auto& lease) { return lease->grant_id() == renewed.grant_id; });
       if (found == leases.end()) continue;
       if (renewed.error_code == ErrorCode::none) {
         (*found)->extend(deadline);

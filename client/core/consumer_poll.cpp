@@ -11,15 +11,16 @@ namespace ciuic::client {
 
 using core::Assigned;
 using core::Delivery;
-using core::GroupEvent;
 using core::failure;
+using core::GroupEvent;
 using kafka::Offset;
 using rdma::Fault;
 
 namespace core {
 
 void AbortedFilter::start(std::vector<onesided::GrantedAborted> aborted) {
-  std::sort(aborted.begin(), aborted.end(), [](const auto& a, const auto& b) { return a.first_offset < b.first_offset; });
+  std::sort(aborted.begin(), aborted.end(),
+            [](const auto& a, const auto& b) { return a.first_offset < b.first_offset; });
   ahead_.assign(aborted.begin(), aborted.end());
   aborting_.clear();
 }
@@ -82,7 +83,8 @@ void Consumer::Impl::wait_for_news(Clock::TimePoint deadline) {
   std::unique_lock lock(mutex_);
   const auto left = deadline - loop_.clock().now();
   // Not for ever: positions are committed and max.poll.interval.ms is kept while we wait.
-  ready_.wait_for(lock, std::min<Clock::Duration>(left, Milliseconds(500)), [this] { return news_ || interrupted_ || !rebalances_.empty() || !commits_done_.empty() || fatal_; });
+  ready_.wait_for(lock, std::min<Clock::Duration>(left, Milliseconds(500)),
+                  [this] { return news_ || interrupted_ || !rebalances_.empty() || !commits_done_.empty() || fatal_; });
 }
 
 Result<Consumer::Impl::Progress> Consumer::Impl::poll_once() {
@@ -101,7 +103,9 @@ Result<Consumer::Impl::Progress> Consumer::Impl::poll_once() {
       turn_ = index + 1;
       return error;
     }
-    const auto got = !one.fetched.empty() ? take_fetched(one) : one.read && !one.at_tail ? read_granted(one, lock) : Progress::nothing;
+    const auto got = !one.fetched.empty()       ? take_fetched(one)
+                     : one.read && !one.at_tail ? read_granted(one, lock)
+                                                : Progress::nothing;
     if (got == Progress::batches) {
       turn_ = index + 1;  // the others come before this one again
       return got;
@@ -192,7 +196,8 @@ Consumer::Impl::Progress Consumer::Impl::read_granted(Assigned& one, std::unique
   return after_fault(one, *fault);
 }
 
-Consumer::Impl::Progress Consumer::Impl::deliver_read(Assigned& one, core::GrantedRead& read, const onesided::Delivery& got) {
+Consumer::Impl::Progress Consumer::Impl::deliver_read(Assigned& one, core::GrantedRead& read,
+                                                      const onesided::Delivery& got) {
   if (got.batches.empty()) return Progress::soon;
   Delivery::Source source;
   source.at = one.name;
@@ -235,7 +240,8 @@ Consumer::Impl::Progress Consumer::Impl::deliver_read(Assigned& one, core::Grant
 
 Consumer::Impl::Progress Consumer::Impl::after_fault(Assigned& one, Fault fault) {
   switch (rdma::outcome_of(fault)) {
-    case rdma::Outcome::retry_here: return Progress::soon;
+    case rdma::Outcome::retry_here:
+      return Progress::soon;
     case rdma::Outcome::new_grant:
       if (fault == Fault::lease_expired) counters_.lease_losses.fetch_add(1, std::memory_order_relaxed);
       // Bytes that stay wrong are not cured by asking for the same ones at once.
@@ -304,7 +310,8 @@ void Consumer::Impl::run_rebalances() {
     } else {
       if (event.event == GroupEvent::revoked) {
         if (settings_.auto_commit) {
-          if (auto done = commit_sync({}, Milliseconds(5000)); !done) log::warn("client", "positions could not be committed before partitions went error={}", done.error().text);
+          if (auto done = commit_sync({}, Milliseconds(5000)); !done)
+            log::warn("client", "positions could not be committed before partitions went error={}", done.error().text);
         }
         if (listener_.revoked) listener_.revoked(event.partitions);
       } else if (listener_.lost) {

@@ -8,8 +8,8 @@
 
 namespace ciuic::client::core {
 
-/// What the batches of one poll share: where they lie and what keeps that memory. Counted by hand, for a view must cost no
-/// allocation. Any thread.
+/// What the batches of one poll share: where they lie and what keeps that memory. Counted by hand, for a view must cost
+/// no allocation. Any thread.
 class Delivery {
  public:
   struct Source {
@@ -21,7 +21,9 @@ class Delivery {
   };
   /// The caller's reference; give it back by `drop`.
   [[nodiscard]] static Delivery* make(Source source) { return new Delivery(std::move(source)); }
-  [[nodiscard]] static RecordBatch view(Delivery* delivery, Bytes bytes, std::int64_t wanted) { return {delivery, bytes, wanted}; }
+  [[nodiscard]] static RecordBatch view(Delivery* delivery, Bytes bytes, std::int64_t wanted) {
+    return {delivery, bytes, wanted};
+  }
 
   void keep() { references_.fetch_add(1, std::memory_order_relaxed); }
   void drop() {

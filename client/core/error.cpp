@@ -9,9 +9,10 @@
 namespace ciuic::client {
 
 const char* name(Trouble trouble) {
-  static constexpr std::array names{"none",         "invalid_config", "invalid_argument", "invalid_state", "timed_out",
-                                    "interrupted",  "queue_full",     "forked_child",     "broker",        "disconnected",
-                                    "unsupported",  "corrupt",        "no_one_sided_path", "data_loss",    "fatal"};
+  static constexpr std::array names{
+      "none",        "invalid_config", "invalid_argument",  "invalid_state", "timed_out",
+      "interrupted", "queue_full",     "forked_child",      "broker",        "disconnected",
+      "unsupported", "corrupt",        "no_one_sided_path", "data_loss",     "fatal"};
   const auto at = static_cast<std::size_t>(trouble);
   return at < names.size() ? names[at] : "unknown";
 }
@@ -43,7 +44,8 @@ unsigned fork_generation() {
 }
 
 Error forked_child() {
-  return failure(Trouble::forked_child, "this process is a forked child of the one that opened the client: open another client here");
+  return failure(Trouble::forked_child,
+                 "this process is a forked child of the one that opened the client: open another client here");
 }
 
 }  // namespace ciuic::client::core

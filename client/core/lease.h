@@ -13,14 +13,22 @@ namespace ciuic::client::core {
 /// they show. Any thread.
 class Lease {
  public:
-  Lease(std::int64_t grant_id, std::int64_t position, Clock::TimePoint deadline) : grant_id_(grant_id), position_(position) { extend(deadline); }
+  Lease(std::int64_t grant_id, std::int64_t position, Clock::TimePoint deadline)
+      : grant_id_(grant_id), position_(position) {
+    extend(deadline);
+  }
 
   [[nodiscard]] std::int64_t grant_id() const { return grant_id_; }
-  [[nodiscard]] bool in_force(Clock::TimePoint now) const { return now.time_since_epoch().count() < deadline_.load(std::memory_order_acquire); }
-  [[nodiscard]] Clock::TimePoint deadline() const { return Clock::TimePoint(Clock::Duration(deadline_.load(std::memory_order_acquire))); }
+  [[nodiscard]] bool in_force(Clock::TimePoint now) const {
+    return now.time_since_epoch().count() < deadline_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] Clock::TimePoint deadline() const {
+    return Clock::TimePoint(Clock::Duration(deadline_.load(std::memory_order_acquire)));
+  }
   void extend(Clock::TimePoint to) {
     auto now = deadline_.load(std::memory_order_relaxed);
-    while (now < to.time_since_epoch().count() && !deadline_.compare_exchange_weak(now, to.time_since_epoch().count(), std::memory_order_release)) {
+    while (now < to.time_since_epoch().count() &&
+           !deadline_.compare_exchange_weak(now, to.time_since_epoch().count(), std::memory_order_release)) {
     }
   }
   /// The reader's next offset.

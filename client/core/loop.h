@@ -37,7 +37,8 @@ class Loop final : public Executor {
   Loop& operator=(const Loop&) = delete;
 
   void start();
-  /// Wakes every sleeper with `closing()` true, waits until the last coroutine has ended, ends the threads. Any other thread.
+  /// Wakes every sleeper with `closing()` true, waits until the last coroutine has ended, ends the threads. Any other
+  /// thread.
   void stop();
   /// From now on nothing waits: coroutines must end. Any thread.
   [[nodiscard]] bool closing() const { return closing_.load(std::memory_order_relaxed); }
@@ -45,7 +46,9 @@ class Loop final : public Executor {
 
   void post(Task task) override;
   void post_at(Clock::TimePoint when, Task task) override;
-  [[nodiscard]] bool is_current() const override { return std::this_thread::get_id() == thread_id_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool is_current() const override {
+    return std::this_thread::get_id() == thread_id_.load(std::memory_order_relaxed);
+  }
 
   // On the loop's thread only.
   void watch(int fd, std::uint32_t events, IoHandler& handler);

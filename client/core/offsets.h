@@ -15,9 +15,11 @@ struct OffsetQuery {
   kafka::ErrorCode error = kafka::ErrorCode::none;
 };
 /// Asks one leader. Errors: of the connection; a partition's own is in its query.
-Co<Result<std::vector<OffsetQuery>>> list_offsets(Cluster& cluster, std::int32_t node, std::vector<OffsetQuery> queries, kafka::Isolation isolation);
+Co<Result<std::vector<OffsetQuery>>> list_offsets(Cluster& cluster, std::int32_t node, std::vector<OffsetQuery> queries,
+                                                  kafka::Isolation isolation);
 /// Asks all leaders, refreshing metadata and trying again until `deadline`. Errors: the first partition's that stays.
-Co<Result<std::vector<OffsetQuery>>> list_offsets_everywhere(Cluster& cluster, std::vector<OffsetQuery> queries, kafka::Isolation isolation, Clock::TimePoint deadline);
+Co<Result<std::vector<OffsetQuery>>> list_offsets_everywhere(Cluster& cluster, std::vector<OffsetQuery> queries,
+                                                             kafka::Isolation isolation, Clock::TimePoint deadline);
 
 /// Who commits, as the coordinator checks it.
 struct Membership {
@@ -27,8 +29,11 @@ struct Membership {
   std::int32_t generation = -1;
 };
 /// Finds the coordinator, tries again on what passes until `deadline`.
-Co<Result<void>> commit_offsets(Cluster& cluster, Membership as, std::vector<TopicPartitionOffset> offsets, Clock::TimePoint deadline);
+Co<Result<void>> commit_offsets(Cluster& cluster, Membership as, std::vector<TopicPartitionOffset> offsets,
+                                Clock::TimePoint deadline);
 /// `offset` -1: none committed.
-Co<Result<std::vector<TopicPartitionOffset>>> committed_offsets(Cluster& cluster, std::string group, std::vector<TopicPartition> partitions, Clock::TimePoint deadline);
+Co<Result<std::vector<TopicPartitionOffset>>> committed_offsets(Cluster& cluster, std::string group,
+                                                                std::vector<TopicPartition> partitions,
+                                                                Clock::TimePoint deadline);
 
 }  // namespace ciuic::client::core

@@ -43,11 +43,16 @@ std::optional<std::int32_t> partition_of(Partitioner how, const std::optional<By
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(sum) % count);
   };
   switch (how) {
-    case Partitioner::murmur2_random: return key ? std::optional(by_murmur()) : std::nullopt;
-    case Partitioner::murmur2: return by_murmur();
-    case Partitioner::consistent_random: return bytes.empty() ? std::nullopt : std::optional(by_crc());
-    case Partitioner::consistent: return by_crc();
-    case Partitioner::random: return std::nullopt;
+    case Partitioner::murmur2_random:
+      return key ? std::optional(by_murmur()) : std::nullopt;
+    case Partitioner::murmur2:
+      return by_murmur();
+    case Partitioner::consistent_random:
+      return bytes.empty() ? std::nullopt : std::optional(by_crc());
+    case Partitioner::consistent:
+      return by_crc();
+    case Partitioner::random:
+      return std::nullopt;
   }
   return std::nullopt;
 }

@@ -11,6 +11,7 @@ namespace ciuic::client::core {
 [[nodiscard]] std::uint32_t murmur2(Bytes bytes);
 
 /// The partition that the key alone decides; nothing: the producer may choose any. REQUIRES: `partitions` > 0.
-[[nodiscard]] std::optional<std::int32_t> partition_of(Partitioner how, const std::optional<Bytes>& key, std::int32_t partitions);
+[[nodiscard]] std::optional<std::int32_t> partition_of(Partitioner how, const std::optional<Bytes>& key,
+                                                       std::int32_t partitions);
 
 }  // namespace ciuic::client::core

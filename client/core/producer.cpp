@@ -10,7 +10,9 @@ using core::failure;
 
 namespace {
 Error on_own_thread(const char* what) {
-  return failure(Trouble::invalid_state, std::string(what) + " was called inside a delivery callback: the thread it would wait for is this one");
+  return failure(
+      Trouble::invalid_state,
+      std::string(what) + " was called inside a delivery callback: the thread it would wait for is this one");
 }
 }  // namespace
 
@@ -71,8 +73,10 @@ std::vector<Metric> Producer::Impl::metrics() const {
   add("ciuic_client_producer_retries_total", counters_.retries);
   add("ciuic_client_producer_splits_total", counters_.splits);
   add("ciuic_client_producer_new_epochs_total", counters_.new_epochs);
-  out.push_back({"ciuic_client_producer_buffered_bytes_gauge", {}, static_cast<std::int64_t>(accumulator_.buffered_bytes())});
-  out.push_back({"ciuic_client_producer_buffered_records_gauge", {}, static_cast<std::int64_t>(accumulator_.buffered_records())});
+  out.push_back(
+      {"ciuic_client_producer_buffered_bytes_gauge", {}, static_cast<std::int64_t>(accumulator_.buffered_bytes())});
+  out.push_back(
+      {"ciuic_client_producer_buffered_records_gauge", {}, static_cast<std::int64_t>(accumulator_.buffered_records())});
   return out;
 }
 
@@ -97,18 +101,23 @@ Producer::~Producer() {
   if (impl_ && impl_->in_forked_child()) (void)impl_.release();
 }
 
-Result<void> Producer::send(const RecordToSend& record, DeliveryCallback done) { return impl_->send(record, std::move(done)); }
+Result<void> Producer::send(const RecordToSend& record, DeliveryCallback done) {
+  return impl_->send(record, std::move(done));
+}
 
 Result<std::future<Result<Written>>> Producer::send_future(const RecordToSend& record) {
   auto promise = std::make_shared<std::promise<Result<Written>>>();
   auto future = promise->get_future();
-  if (auto sent = impl_->send(record, [promise](const Result<Written>& result) { promise->set_value(result); }); !sent) return sent.error();
+  if (auto sent = impl_->send(record, [promise](const Result<Written>& result) { promise->set_value(result); }); !sent)
+    return sent.error();
   return future;
 }
 
 Result<void> Producer::flush(Milliseconds timeout) { return impl_->flush(timeout); }
 Result<void> Producer::close(Milliseconds timeout) { return impl_->close(timeout); }
-Result<std::int32_t> Producer::partition_count(std::string_view topic, Milliseconds timeout) { return impl_->partition_count(topic, timeout); }
+Result<std::int32_t> Producer::partition_count(std::string_view topic, Milliseconds timeout) {
+  return impl_->partition_count(topic, timeout);
+}
 std::vector<Metric> Producer::metrics() const { return impl_->metrics(); }
 
 }  // namespace ciuic::client

@@ -19,11 +19,14 @@ namespace {
 
 std::string to_text(const PartitionQueue& queue) { return fmt::format("{}-{}", queue.topic, queue.partition); }
 
-ErrorCode code_of(const Error& error) { return error.trouble == Trouble::broker ? static_cast<ErrorCode>(error.kafka_code) : ErrorCode::none; }
+ErrorCode code_of(const Error& error) {
+  return error.trouble == Trouble::broker ? static_cast<ErrorCode>(error.kafka_code) : ErrorCode::none;
+}
 
 /// Somebody else has our id, or we may not write at all: nothing that is sent again can succeed.
 bool ends_producer(ErrorCode code) {
-  return code == ErrorCode::invalid_producer_epoch || code == ErrorCode::producer_fenced || code == ErrorCode::invalid_producer_id_mapping || code == ErrorCode::cluster_authorization_failed;
+  return code == ErrorCode::invalid_producer_epoch || code == ErrorCode::producer_fenced ||
+         code == ErrorCode::invalid_producer_id_mapping || code == ErrorCode::cluster_authorization_failed;
 }
 
 }  // namespace
@@ -118,7 +121,8 @@ void Producer::Impl::answered(const Batches& batches, const kafka::ProduceRespon
       }
     }
     if (found == nullptr) {
-      failed(batch, failure(Trouble::disconnected, to_text(*batch->queue) + ": the broker's answer leaves it out", true));
+      failed(batch,
+             failure(Trouble::disconnected, to_text(*batch->queue) + ": the broker's answer leaves it out", true));
     } else if (found->error_code == ErrorCode::none) {
       written(batch, found->base_offset, found->log_append_time_ms);
     } else if (found->error_code == ErrorCode::duplicate_sequence_number) {
@@ -126,7 +130,9 @@ void Producer::Impl::answered(const Batches& batches, const kafka::ProduceRespon
     } else {
       auto words = found->error_message.value_or("");
       for (const auto& record : found->record_errors) {
-        if (record.batch_index_error_message) words += fmt::format("{}record {}: {}", words.empty() ? "" : "; ", record.batch_index, *record.batch_index_error_message);
+        if (record.batch_index_error_message)
+          words += fmt::format("{}record {}: {}", words.empty() ? "" : "; ", record.batch_index,
+                               *record.batch_index_error_message);
       }
       failed(batch, core::broker_error(found->error_code, to_text(*batch->queue), words));
     }
@@ -138,7 +144,8 @@ void Producer::Impl::remove(const Batch& batch) {
   if (const auto at = std::find(unacked.begin(), unacked.end(), batch); at != unacked.end()) unacked.erase(at);
 }
 
-void Producer::Impl::tell(ProducerBatch& batch, const Error* error, std::int64_t base_offset, std::int64_t append_time) {
+void Producer::Impl::tell(ProducerBatch& batch, const Error* error, std::int64_t base_offset,
+                          std::int64_t append_time) {
   batch.over = true;
   if (error != nullptr) {
     counters_.failed_records.fetch_add(static_cast<std::int64_t>(batch.records.size()), std::memory_order_relaxed);
@@ -184,7 +191,8 @@ void Producer::Impl::failed(const Batch& batch, const Error& error) {
   }
   if (error.retriable) cluster_.mark_stale();
   if (code == ErrorCode::message_too_large && batch->records.size() > 1 && split(batch)) return;
-  if (settings_.idempotence && (code == ErrorCode::out_of_order_sequence_number || code == ErrorCode::unknown_producer_id)) {
+  if (settings_.idempotence &&
+      (code == ErrorCode::out_of_order_sequence_number || code == ErrorCode::unknown_producer_id)) {
     // A follower of one that failed takes its turn. Where it is the first, the broker has a gap or has forgotten us.
     if (queue.unacked.front() == batch) queue.new_epoch_wanted = true;
     return retry(batch, error);
@@ -198,7 +206,8 @@ void Producer::Impl::retry(const Batch& batch, const Error& error) {
   batch->last_error = error.text;
   batch->not_before = loop_.clock().now() + Milliseconds(settings_.retry_backoff_ms);
   counters_.retries.fetch_add(1, std::memory_order_relaxed);
-  log::debug("client", "batch is sent again topic={} partition={} records={} error={}", batch->queue->topic, batch->queue->partition, batch->records.size(), error.text);
+  log::debug("client", "batch is sent again topic={} partition={} records={} error={}", batch->queue->topic,
+             batch->queue->partition, batch->records.size(), error.text);
 }
 
 void Producer::Impl::give_up(const Batch& batch, const Error& error) {
@@ -215,7 +224,10 @@ void Producer::Impl::expire(const Batch& batch) {
   if (why.empty() && cluster_.leader(batch->queue->topic, batch->queue->partition) < 0) why = "no leader is known";
   if (why.empty() && batch->in_flight) why = "no answer yet";
   if (why.empty()) why = trouble_.empty() ? "it waited its turn" : trouble_;
-  give_up(batch, failure(Trouble::timed_out, fmt::format("{}: not written within delivery.timeout.ms={}: {}", to_text(*batch->queue), settings_.delivery_timeout_ms, why), true));
+  give_up(batch, failure(Trouble::timed_out,
+                         fmt::format("{}: not written within delivery.timeout.ms={}: {}", to_text(*batch->queue),
+                                     settings_.delivery_timeout_ms, why),
+                         true));
 }
 
 void Producer::Impl::fail_all(const Error& error) {

@@ -17,8 +17,8 @@
 
 /// How a producer works. Senders' threads put records into the accumulator's batches; the loop's thread looks over the
 /// partitions, takes what is due, and sends it, one request with one batch a partition, to each leader. Files:
-/// producer.cpp (the public calls), producer_send.cpp (looking, requests, metadata), producer_answer.cpp (what becomes of
-/// a batch: written, again, split, given up).
+/// producer.cpp (the public calls), producer_send.cpp (looking, requests, metadata), producer_answer.cpp (what becomes
+/// of a batch: written, again, split, given up).
 ///
 /// Order. A partition's taken batches stand in `unacked` in the order of their sequences. After a failure the first of
 /// them goes alone until it is written, then the next; fresh batches only when none is left to be sent again. A broker
@@ -51,7 +51,8 @@ class Producer::Impl {
     Clock::TimePoint not_before{};
   };
   struct Counters {
-    std::atomic<std::int64_t> records{0}, bytes{0}, batches{0}, requests{0}, failed_records{0}, retries{0}, splits{0}, new_epochs{0};
+    std::atomic<std::int64_t> records{0}, bytes{0}, batches{0}, requests{0}, failed_records{0}, retries{0}, splits{0},
+        new_epochs{0};
   };
 
   // producer_send.cpp, on the loop.
@@ -100,7 +101,8 @@ class Producer::Impl {
   std::map<std::int32_t, Node> nodes_;
   std::optional<core::ProducerIdentity> identity_{};
   std::string trouble_{};  ///< what last kept us from sending
-  std::set<Clock::TimePoint> timers_;  ///< under way: they cannot be called back, so none is added behind one that is there
+  std::set<Clock::TimePoint>
+      timers_;  ///< under way: they cannot be called back, so none is added behind one that is there
   Clock::TimePoint next_refresh_{}, next_identity_{};
   bool refreshing_ = false, asking_identity_ = false, look_posted_ = false, ended_ = false;
 };

@@ -68,7 +68,8 @@ Clock::TimePoint Producer::Impl::look_at(PartitionQueue& queue, Clock::TimePoint
       next = std::min(next, batch->created + patience);
     }
   }
-  while (!queue.waiting.empty() && queue.waiting.front()->created + patience <= now) expired.push_back(Accumulator::take(queue));
+  while (!queue.waiting.empty() && queue.waiting.front()->created + patience <= now)
+    expired.push_back(Accumulator::take(queue));
   if (!queue.waiting.empty()) next = std::min(next, queue.waiting.front()->created + patience);
   return next;
 }
@@ -114,7 +115,8 @@ Clock::TimePoint Producer::Impl::look_at_metadata(bool leaderless, bool busy) {
   const auto missing = accumulator_.missing();
   const auto heard = cluster_.refreshed_at();
   const auto old_at = heard == Clock::TimePoint{} ? never : heard + Milliseconds(settings_.metadata_max_age_ms);
-  const bool wanted = leaderless || missing != Accumulator::Missing::nothing || (busy && cluster_.stale()) || now >= old_at;
+  const bool wanted =
+      leaderless || missing != Accumulator::Missing::nothing || (busy && cluster_.stale()) || now >= old_at;
   if (!wanted) return old_at;
   if (now < next_refresh_ && missing != Accumulator::Missing::never_asked) return next_refresh_;
   loop_.spawn(refresh());
@@ -144,7 +146,8 @@ Co<void> Producer::Impl::refresh() {
     if (code == ErrorCode::none && topic->partitions.empty()) code = ErrorCode::leader_not_available;
     std::optional<Error> error;
     if (code != ErrorCode::none) error = core::broker_error(code, name);
-    accumulator_.topic_heard(name, static_cast<std::int32_t>(topic->partitions.size()), std::move(available), std::move(error));
+    accumulator_.topic_heard(name, static_cast<std::int32_t>(topic->partitions.size()), std::move(available),
+                             std::move(error));
   }
   accumulator_.metadata_heard(refreshed ? std::string() : refreshed.error().text);
   again();
@@ -164,7 +167,9 @@ Co<void> Producer::Impl::ask_identity() {
   request.transaction_timeout_ms = std::numeric_limits<std::int32_t>::max();  // as Java's: it means nothing here
   Error error;
   if (auto connection = co_await cluster_.any(); connection) {
-    auto answer = co_await (*connection)->call<kafka::InitProducerIdResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
+    auto answer =
+        co_await (*connection)
+            ->call<kafka::InitProducerIdResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
     if (!answer) {
       error = answer.error();
     } else if (answer->body.error_code != ErrorCode::none) {
@@ -283,7 +288,8 @@ kafka::ProduceRequest Producer::Impl::request_of(const Batches& batches) const {
   request.timeout_ms = static_cast<std::int32_t>(settings_.request_timeout_ms);
   for (const auto& batch : batches) {
     auto& topics = request.topic_data;
-    auto at = std::find_if(topics.begin(), topics.end(), [&](const auto& one) { return one.name == batch->queue->topic; });
+    auto at =
+        std::find_if(topics.begin(), topics.end(), [&](const auto& one) { return one.name == batch->queue->topic; });
     if (at == topics.end()) {
       at = topics.emplace(topics.end());
       at->name = batch->queue->topic;
@@ -303,16 +309,19 @@ Co<void> Producer::Impl::exchange(std::int32_t id, std::shared_ptr<core::Connect
   if (settings_.acks == 0) {
     const auto sent = connection->send_only(request);
     // In the kernel is all that we can know; a connection that broke before may have lost it.
-    while (sent && connection->usable() && connection->unsent() > 0 && !loop_.closing()) (void)co_await loop_.sleep(unsent_look);
+    while (sent && connection->usable() && connection->unsent() > 0 && !loop_.closing())
+      (void)co_await loop_.sleep(unsent_look);
     if (!sent) error = sent.error();
-    if (sent && !connection->usable()) error = failure(Trouble::disconnected, "the connection broke before everything was sent", true);
+    if (sent && !connection->usable())
+      error = failure(Trouble::disconnected, "the connection broke before everything was sent", true);
     if (!error) {
       for (const auto& batch : batches) written(batch, -1, -1);
     }
   } else {
     // By name: an answer by topic id could not be told apart from one of a topic that was made anew in between.
     constexpr std::int16_t by_name = 12;
-    auto answer = co_await connection->call<kafka::ProduceResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms), by_name);
+    auto answer = co_await connection->call<kafka::ProduceResponse>(
+        std::move(request), Milliseconds(settings_.request_timeout_ms), by_name);
     if (answer) {
       answered(batches, answer->body);
     } else {

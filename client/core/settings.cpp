@@ -35,8 +35,8 @@ struct Row {
 bool to_number(std::string_view text, std::int64_t min, std::int64_t max, std::int64_t& out) {
   std::int64_t number = 0;
   const auto* const end = text.data() + text.size();
-  if (text.empty() || std::from_chars(text.data(), end, number).ptr != end || number < min || number > max)
-    return false;
+  const auto [stopped, error] = std::from_chars(text.data(), end, number);
+  if (text.empty() || error != std::errc() || stopped != end || number < min || number > max) return false;
   out = number;
   return true;
 }

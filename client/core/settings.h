@@ -59,8 +59,8 @@ struct ProducerSettings : CommonSettings {
   Partitioner partitioner = Partitioner::murmur2_random;
 };
 
-/// Errors: invalid_config, naming key, value and what is allowed. Unknown keys are errors too, those of the other kind of
-/// client are not (one configuration may serve both).
+/// Errors: invalid_config, naming key, value and what is allowed. Unknown keys are errors too, those of the other kind
+/// of client are not (one configuration may serve both).
 [[nodiscard]] Result<ConsumerSettings> consumer_settings(const Config& config);
 [[nodiscard]] Result<ProducerSettings> producer_settings(const Config& config);
 

@@ -1,8 +1,8 @@
 // The contract of transport/rdma/provider.h, held over every provider. What one does not enforce it declares, and the
 // declaration is checked: such a test is skipped with the reason, and the number of skips is part of the suite.
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <dirent.h>
 
 #include <set>
 
@@ -97,7 +97,8 @@ TEST_P(Conformance, OutOfBoundsReadsAreRefusedWhereverTheyPoint) {
 }
 
 TEST_P(Conformance, BoundsHoldAgainstAHostilePeer) {
-  if (!caps().enforces_bounds) GTEST_SKIP() << GetParam().name << " declares: bounds are the endpoint's, not the memory's";
+  if (!caps().enforces_bounds)
+    GTEST_SKIP() << GetParam().name << " declares: bounds are the endpoint's, not the memory's";
   const auto remote = pair_.region->remote();
   EXPECT_TRUE(pair_.read(*pair_.endpoint, {remote.address, remote.length + 1, remote.key}).has_error());
 }
@@ -216,7 +217,8 @@ TEST_P(Conformance, UnknownAndExpiredTokensAreRefused) {
 }
 
 TEST_P(Conformance, NobodyListeningIsSaid) {
-  EXPECT_EQ(pair_.provider->connect(pair_.folder.path() + "/nobody", Token::random(), {}).error(), Fault::address_unreachable);
+  EXPECT_EQ(pair_.provider->connect(pair_.folder.path() + "/nobody", Token::random(), {}).error(),
+            Fault::address_unreachable);
   EXPECT_EQ(pair_.provider->connect("", Token::random(), {}).error(), Fault::address_unreachable);
   EXPECT_EQ(pair_.provider->connect(std::string(500, 'x'), Token::random(), {}).error(), Fault::address_unreachable);
 }
@@ -249,7 +251,8 @@ TEST_P(Conformance, ConnectionsOfAPrincipalAreCapped) {
   }
   EXPECT_EQ(endpoints.size(), 7U) << "8 allowed, one was there";
   auto bob = pair_.provider->open_domain("User:bob").value();
-  EXPECT_TRUE(pair_.provider->connect(pair_.listener->address(), pair_.admitted(2, bob), {})) << "others are not disturbed";
+  EXPECT_TRUE(pair_.provider->connect(pair_.listener->address(), pair_.admitted(2, bob), {}))
+      << "others are not disturbed";
   endpoints.clear();
   EXPECT_TRUE(Pair::soon([&] { return pair_.listener->connections() <= 1; }));
   EXPECT_TRUE(pair_.connect());
@@ -263,7 +266,8 @@ TEST_P(Conformance, AStormOfConnectsLeaksNoDescriptor) {
     if (one && i % 2) (void)pair_.read(**one, *pair_.region->remote().sub(0, 64));
     if (i % 3 == 0) (void)pair_.provider->connect(pair_.listener->address(), Token::random(), {});
   }
-  EXPECT_TRUE(Pair::soon([&] { return pair_.listener->connections() == 1 && open_descriptors() <= before; })) << open_descriptors() << " " << before;
+  EXPECT_TRUE(Pair::soon([&] { return pair_.listener->connections() == 1 && open_descriptors() <= before; }))
+      << open_descriptors() << " " << before;
   EXPECT_TRUE(pair_.read(*pair_.endpoint, *pair_.region->remote().sub(0, 64)));
 }
 
@@ -299,7 +303,8 @@ TEST_P(Conformance, AReadOfNothingIsHarmless) {
 TEST_P(Conformance, ARequestThatDoesNotFitItsDestinationIsRefused) {
   auto landing = pair_.endpoint->make_landing(64).value();
   const ReadRequest bad{*pair_.region->remote().sub(0, 128), landing->bytes(), 1};
-  EXPECT_TRUE(pair_.endpoint->post_reads(std::span(&bad, 1)).has_error() || Pair::complete(*pair_.endpoint).has_value());
+  EXPECT_TRUE(pair_.endpoint->post_reads(std::span(&bad, 1)).has_error() ||
+              Pair::complete(*pair_.endpoint).has_value());
 }
 
 TEST_P(Conformance, CloseIsFinalAndMayBeRepeated) {

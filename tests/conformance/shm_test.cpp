@@ -136,7 +136,8 @@ TEST_F(Shm, ADescriptorComesOnceAConnection) {
 }
 
 TEST_F(Shm, MalformedHellosAreClosedAndDisturbNobody) {
-  for (const std::size_t size : {std::size_t{1}, std::size_t{47}, std::size_t{49}, std::size_t{128}, std::size_t{4096}, std::size_t{60000}}) {
+  for (const std::size_t size :
+       {std::size_t{1}, std::size_t{47}, std::size_t{49}, std::size_t{128}, std::size_t{4096}, std::size_t{60000}}) {
     const auto fd = raw();
     const std::string junk(size, 'A');
     ASSERT_EQ(::send(fd.get(), junk.data(), junk.size(), MSG_NOSIGNAL), static_cast<ssize_t>(size));
@@ -181,7 +182,8 @@ TEST_F(Shm, AReaderThatNeverReadsItsAnswersIsClosedAndBlocksNobody) {
   rdma::shm::Ask question;
   question.key = 12345;
   bool cut = false;
-  for (int i = 0; i < 200000 && !cut; ++i) cut = ::send(socket.get(), &question, sizeof question, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EAGAIN;
+  for (int i = 0; i < 200000 && !cut; ++i)
+    cut = ::send(socket.get(), &question, sizeof question, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EAGAIN;
   EXPECT_TRUE(cut);
   EXPECT_TRUE(others_read_on());
   EXPECT_TRUE(pair_.connect());
@@ -288,7 +290,8 @@ TEST_F(Shm, AMemfdIsMappedOnceHoweverManyRegionsItHas) {
   auto count_mappings = [] {
     std::ifstream maps("/proc/self/maps");
     std::size_t count = 0;
-    for (std::string line; std::getline(maps, line);) count += line.find("memfd:ciuic-test") != std::string::npos ? 1 : 0;
+    for (std::string line; std::getline(maps, line);)
+      count += line.find("memfd:ciuic-test") != std::string::npos ? 1 : 0;
     return count;
   };
   ASSERT_TRUE(others_read_on());

@@ -1,5 +1,5 @@
-// One-sided readers against a model of the log, by seeds. CIUIC_SEED=n replays one, CIUIC_SEEDS=n (or --seeds n) says how
-// many; the default is what a normal test run takes.
+// One-sided readers against a model of the log, by seeds. CIUIC_SEED=n replays one, CIUIC_SEEDS=n (or --seeds n) says
+// how many; the default is what a normal test run takes.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -51,9 +51,10 @@ TEST(OneSidedSim, NoRecordIsWrongMissingOrDoubled) {
     ++failures;
     ADD_FAILURE() << wrong << "\nreplay: CIUIC_SEED=" << seed << " tools/test -R onesided_sim";
   }
-  std::cout << "seeds " << seeds_wanted << ", steps " << sum.steps << ", batches appended " << sum.appended << ", delivered one-sided "
-            << sum.one_sided << ", by Fetch " << sum.fetched << ", restarts " << sum.restarts << ", faults injected " << sum.faults
-            << ", grants " << sum.grants << ", renewals " << sum.renewals << ", leases ended " << sum.revocations << "\n";
+  std::cout << "seeds " << seeds_wanted << ", steps " << sum.steps << ", batches appended " << sum.appended
+            << ", delivered one-sided " << sum.one_sided << ", by Fetch " << sum.fetched << ", restarts "
+            << sum.restarts << ", faults injected " << sum.faults << ", grants " << sum.grants << ", renewals "
+            << sum.renewals << ", leases ended " << sum.revocations << "\n";
   // A simulation that never takes the path under test proves nothing.
   EXPECT_GT(sum.one_sided, sum.fetched);
   EXPECT_GT(sum.faults, seeds_wanted);

@@ -25,13 +25,20 @@ constexpr std::int16_t api_versions_newest_asked = 3;
 
 const char* remedy_for(ErrorCode code) {
   switch (code) {
-    case ErrorCode::unknown_topic_or_partition: return "see what there is with `ciuic topics list`";
-    case ErrorCode::topic_already_exists: return "choose another name, or pass --if-not-exists";
-    case ErrorCode::non_empty_group: return "stop the group's consumers first";
-    case ErrorCode::group_id_not_found: return "see what there is with `ciuic groups list`";
-    case ErrorCode::invalid_replication_factor: return "ask for at most as many replicas as there are brokers";
-    case ErrorCode::unknown_member_id: return "the group has members: stop its consumers first";
-    default: return "";
+    case ErrorCode::unknown_topic_or_partition:
+      return "see what there is with `ciuic topics list`";
+    case ErrorCode::topic_already_exists:
+      return "choose another name, or pass --if-not-exists";
+    case ErrorCode::non_empty_group:
+      return "stop the group's consumers first";
+    case ErrorCode::group_id_not_found:
+      return "see what there is with `ciuic groups list`";
+    case ErrorCode::invalid_replication_factor:
+      return "ask for at most as many replicas as there are brokers";
+    case ErrorCode::unknown_member_id:
+      return "the group has members: stop its consumers first";
+    default:
+      return "";
   }
 }
 
@@ -41,7 +48,8 @@ std::pair<std::string, std::uint16_t> parse_address(const std::string& text) {
   std::uint16_t port = 9092;
   if (!bare) {
     const char* const end = text.data() + text.size();
-    if (std::from_chars(text.data() + colon + 1, end, port).ptr != end) throw Failure(Exit::usage, "no such port: " + text, "write host:port");
+    if (std::from_chars(text.data() + colon + 1, end, port).ptr != end)
+      throw Failure(Exit::usage, "no such port: " + text, "write host:port");
   }
   auto host = bare ? text : text.substr(0, colon);
   if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
@@ -65,7 +73,8 @@ UniqueFd dial(const std::string& host, std::uint16_t port, std::chrono::millisec
       pollfd wait{fd.get(), POLLOUT, 0};
       socklen_t size = sizeof error;
       error = ETIMEDOUT;
-      if (::poll(&wait, 1, static_cast<int>(timeout.count())) == 1) ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+      if (::poll(&wait, 1, static_cast<int>(timeout.count())) == 1)
+        ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
     }
     if (error == 0) {
       const int on = 1;
@@ -80,7 +89,8 @@ UniqueFd dial(const std::string& host, std::uint16_t port, std::chrono::millisec
 }  // namespace
 
 void fail_with(ErrorCode code, const std::string& what, const std::string& text) {
-  throw Failure(Exit::failed, fmt::format("{}: {}{}{}", what, kafka::name(code), text.empty() ? "" : ": ", text), remedy_for(code));
+  throw Failure(Exit::failed, fmt::format("{}: {}{}{}", what, kafka::name(code), text.empty() ? "" : ": ", text),
+                remedy_for(code));
 }
 
 // --- One connection ---
@@ -90,7 +100,8 @@ Connection::Connection(const std::string& host, std::uint16_t port, std::chrono:
   std::string why = "no address";
   socket_ = dial(host, port, timeout, why);
   if (socket_.get() < 0) {
-    throw Failure(Exit::unreachable, fmt::format("no broker at {}: {}", address_, why), "start one with `ciuic-broker`, or name another with -b host:port");
+    throw Failure(Exit::unreachable, fmt::format("no broker at {}: {}", address_, why),
+                  "start one with `ciuic-broker`, or name another with -b host:port");
   }
   const auto take = [this](const kafka::ApiVersionsResponse& answer) {
     for (const auto& api : answer.api_keys) versions_[api.api_key] = {api.min_version, api.max_version};
@@ -98,15 +109,17 @@ Connection::Connection(const std::string& host, std::uint16_t port, std::chrono:
   kafka::ApiVersionsRequest request;
   request.client_software_name = "ciuic";
   request.client_software_version = "0.1.0";
-  const auto body = exchange(kafka::encode_request(++correlation_, client_name, request, api_versions_newest_asked).flatten(),
-                             kafka::ApiVersionsRequest::api_key, api_versions_newest_asked);
+  const auto body =
+      exchange(kafka::encode_request(++correlation_, client_name, request, api_versions_newest_asked).flatten(),
+               kafka::ApiVersionsRequest::api_key, api_versions_newest_asked);
   if (auto answer = kafka::decode<kafka::ApiVersionsResponse>(Bytes(body), api_versions_newest_asked); answer) {
     take(*answer);
     return;
   }
   // A broker that does not know version 3 answers in version 0 (KIP-511).
   auto oldest = kafka::decode<kafka::ApiVersionsResponse>(Bytes(body), 0);
-  if (!oldest) throw Failure(Exit::failed, address_ + " does not speak Kafka's protocol", "is it a PLAINTEXT listener?");
+  if (!oldest)
+    throw Failure(Exit::failed, address_ + " does not speak Kafka's protocol", "is it a PLAINTEXT listener?");
   take(*oldest);
 }
 
@@ -117,12 +130,15 @@ std::int16_t Connection::version_for(std::int16_t api, kafka::VersionRange ours)
   if (found == versions_.end()) throw Failure(Exit::failed, fmt::format("{} does not have {}", address_, name));
   const auto version = std::min(found->second.max, ours.max);
   if (version < std::max(found->second.min, ours.min)) {
-    throw Failure(Exit::failed, fmt::format("{} has {} only in versions {} to {}", address_, name, found->second.min, found->second.max));
+    throw Failure(Exit::failed, fmt::format("{} has {} only in versions {} to {}", address_, name, found->second.min,
+                                            found->second.max));
   }
   return version;
 }
 
-void Connection::lost(const std::string& why) { throw Failure(Exit::unreachable, fmt::format("{} was lost: {}", address_, why)); }
+void Connection::lost(const std::string& why) {
+  throw Failure(Exit::unreachable, fmt::format("{} was lost: {}", address_, why));
+}
 
 void Connection::send_all(Bytes bytes) {
   while (!bytes.empty()) {
@@ -147,7 +163,8 @@ void Connection::receive_all(MutableBytes bytes) {
       lost("it closed the connection");
     } else if (errno == EAGAIN) {
       pollfd wait{socket_.get(), POLLIN, 0};
-      if (::poll(&wait, 1, static_cast<int>(timeout_.count())) == 0) lost(fmt::format("no answer within {} ms", timeout_.count()));
+      if (::poll(&wait, 1, static_cast<int>(timeout_.count())) == 0)
+        lost(fmt::format("no answer within {} ms", timeout_.count()));
     } else if (errno != EINTR) {
       lost(std::strerror(errno));
     }
@@ -169,7 +186,8 @@ Buffer Connection::exchange(const Buffer& frame, std::int16_t api, std::int16_t 
 
 // --- The cluster ---
 
-Cluster::Cluster(std::string bootstrap, std::chrono::milliseconds timeout) : bootstrap_(std::move(bootstrap)), timeout_(timeout) {}
+Cluster::Cluster(std::string bootstrap, std::chrono::milliseconds timeout)
+    : bootstrap_(std::move(bootstrap)), timeout_(timeout) {}
 
 Connection& Cluster::any() {
   if (first_) return *first_;
@@ -209,7 +227,8 @@ kafka::MetadataResponse Cluster::metadata(const std::optional<std::vector<std::s
     for (const auto& name : *topics) wanted.emplace_back().name = name;
   }
   auto response = any().call<kafka::MetadataResponse>(request);
-  for (const auto& broker : response.brokers) addresses_[broker.node_id] = {broker.host, static_cast<std::uint16_t>(broker.port)};
+  for (const auto& broker : response.brokers)
+    addresses_[broker.node_id] = {broker.host, static_cast<std::uint16_t>(broker.port)};
   return response;
 }
 
@@ -240,7 +259,8 @@ Connection& Cluster::coordinator(const std::string& group) {
       addresses_[one.node_id] = {one.host, static_cast<std::uint16_t>(one.port)};
       return node(one.node_id);
     }
-    if (!kafka::retriable(one.error_code) || std::chrono::steady_clock::now() > until) fail_with(one.error_code, "coordinator of " + group);
+    if (!kafka::retriable(one.error_code) || std::chrono::steady_clock::now() > until)
+      fail_with(one.error_code, "coordinator of " + group);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
@@ -249,7 +269,8 @@ std::map<std::int32_t, std::int64_t> Cluster::offsets(const std::string& name, s
   const auto described = topic(name);
   std::map<std::int32_t, kafka::ListOffsetsRequest> by_leader;
   for (const auto& partition : described.partitions) {
-    if (partition.leader_id < 0) fail_with(ErrorCode::leader_not_available, fmt::format("{}-{}", name, partition.partition_index));
+    if (partition.leader_id < 0)
+      fail_with(ErrorCode::leader_not_available, fmt::format("{}-{}", name, partition.partition_index));
     auto& request = by_leader[partition.leader_id];
     request.replica_id = -1;
     request.timeout_ms = static_cast<std::int32_t>(timeout_.count());

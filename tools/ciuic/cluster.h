@@ -37,9 +37,11 @@ class Connection {
   }
   template <class Response, class Request>
   Response call_with(const Request& request, std::int16_t version) {
-    const auto body = exchange(kafka::encode_request(++correlation_, client_name, request, version).flatten(), Request::api_key, version);
+    const auto body = exchange(kafka::encode_request(++correlation_, client_name, request, version).flatten(),
+                               Request::api_key, version);
     auto response = kafka::decode<Response>(Bytes(body), version);
-    if (!response) throw Failure(Exit::failed, address_ + " sent an answer that does not decode: " + response.error().what);
+    if (!response)
+      throw Failure(Exit::failed, address_ + " sent an answer that does not decode: " + response.error().what);
     return std::move(*response);
   }
   /// Does the broker have this API?
@@ -75,7 +77,8 @@ class Cluster {
   kafka::MetadataResponse metadata(const std::optional<std::vector<std::string>>& topics = std::nullopt);
   /// One topic that must exist. Throws Failure.
   kafka::MetadataResponse::MetadataResponseTopic topic(const std::string& name);
-  /// Calls `ask` on the partitions' leaders: answers offsets by partition; `time` as ListOffsets (-1 end, -2 beginning).
+  /// Calls `ask` on the partitions' leaders: answers offsets by partition; `time` as ListOffsets (-1 end, -2
+  /// beginning).
   std::map<std::int32_t, std::int64_t> offsets(const std::string& topic, std::int64_t time);
   [[nodiscard]] std::chrono::milliseconds timeout() const { return timeout_; }
 

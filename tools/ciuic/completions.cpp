@@ -22,9 +22,11 @@ std::vector<std::string> options_of(const CLI::App& app) {
 }
 
 /// Calls `visit(path, command)` for every command, the root with an empty path.
-void walk(const CLI::App& app, const std::string& path, const std::function<void(const std::string&, const CLI::App&)>& visit) {
+void walk(const CLI::App& app, const std::string& path,
+          const std::function<void(const std::string&, const CLI::App&)>& visit) {
   visit(path, app);
-  for (const auto* each : subcommands(app)) walk(*each, path.empty() ? each->get_name() : path + " " + each->get_name(), visit);
+  for (const auto* each : subcommands(app))
+    walk(*each, path.empty() ? each->get_name() : path + " " + each->get_name(), visit);
 }
 
 std::string words_of(const CLI::App& app) {
@@ -35,13 +37,16 @@ std::string words_of(const CLI::App& app) {
 }
 
 void bash(const CLI::App& root) {
-  print("_ciuic() {\n  local word path=\"\" i\n  for ((i = 1; i < COMP_CWORD; i++)); do\n    word=${COMP_WORDS[i]}\n    case \"$path $word\" in");
+  print(
+      "_ciuic() {\n  local word path=\"\" i\n  for ((i = 1; i < COMP_CWORD; i++)); do\n    word=${COMP_WORDS[i]}\n    "
+      "case \"$path $word\" in");
   walk(root, "", [](const std::string& path, const CLI::App&) {
     if (!path.empty()) print(fmt::format("      \"{}{}\") path=\" {}\" ;;", " ", path, path));
   });
   print("    esac\n  done\n  case \"$path\" in");
   walk(root, "", [](const std::string& path, const CLI::App& app) {
-    print(fmt::format("    \"{}{}\") COMPREPLY=($(compgen -W \"{}\" -- \"${{COMP_WORDS[COMP_CWORD]}}\")) ;;", path.empty() ? "" : " ", path, words_of(app)));
+    print(fmt::format("    \"{}{}\") COMPREPLY=($(compgen -W \"{}\" -- \"${{COMP_WORDS[COMP_CWORD]}}\")) ;;",
+                      path.empty() ? "" : " ", path, words_of(app)));
   });
   print("  esac\n}\ncomplete -o default -F _ciuic ciuic");
 }
@@ -63,13 +68,15 @@ void fish(const CLI::App& root) {
       if (!part.empty()) when += (when.empty() ? "" : "; and ") + ("__fish_seen_subcommand_from " + part);
     }
     for (const auto* each : subcommands(app)) {
-      print(fmt::format("complete -c ciuic -n {} -a {} -d {}", quoted(when), each->get_name(), quoted(each->get_description())));
+      print(fmt::format("complete -c ciuic -n {} -a {} -d {}", quoted(when), each->get_name(),
+                        quoted(each->get_description())));
     }
     for (const auto* option : app.get_options()) {
       std::string names;
       for (const auto& name : option->get_snames()) names += " -s " + name;
       for (const auto& name : option->get_lnames()) names += " -l " + name;
-      if (!names.empty()) print(fmt::format("complete -c ciuic -n {}{} -d {}", quoted(when), names, quoted(option->get_description())));
+      if (!names.empty())
+        print(fmt::format("complete -c ciuic -n {}{} -d {}", quoted(when), names, quoted(option->get_description())));
     }
   });
 }

@@ -26,12 +26,18 @@ std::int8_t resource(const Options& options) { return options.kind == "topic" ? 
 
 const char* source_name(std::int8_t source) {
   switch (source) {
-    case 1: return "topic";
-    case 2: return "dynamic broker";
-    case 3: return "dynamic default";
-    case 4: return "server.properties";
-    case default_source: return "default";
-    default: return "other";
+    case 1:
+      return "topic";
+    case 2:
+      return "dynamic broker";
+    case 3:
+      return "dynamic default";
+    case 4:
+      return "server.properties";
+    case default_source:
+      return "default";
+    default:
+      return "other";
   }
 }
 
@@ -54,9 +60,13 @@ void describe(const Common& common, const Options& options) {
     check(result.error_code, options.kind + " " + options.name, result.error_message.value_or(""));
     for (const auto& config : result.configs) {
       if (config.config_source == default_source && !options.all && options.keys.empty()) continue;
-      out.push_back({{"key", config.name}, {"value", config.value ? Json(*config.value) : Json()}, {"source", source_name(config.config_source)},
-                     {"read_only", config.read_only}, {"documentation", config.documentation.value_or("")}});
-      table.row({config.name, config.value.value_or(config.is_sensitive ? "(hidden)" : ""), source_name(config.config_source)});
+      out.push_back({{"key", config.name},
+                     {"value", config.value ? Json(*config.value) : Json()},
+                     {"source", source_name(config.config_source)},
+                     {"read_only", config.read_only},
+                     {"documentation", config.documentation.value_or("")}});
+      table.row({config.name, config.value.value_or(config.is_sensitive ? "(hidden)" : ""),
+                 source_name(config.config_source)});
     }
   }
   if (common.json) return print_json(out);
@@ -80,9 +90,12 @@ void change(const Common& common, const Options& options, bool set) {
     config.value = set ? std::optional(key.substr(equals + 1)) : std::nullopt;
   }
   const auto response = cluster.any().call<kafka::IncrementalAlterConfigsResponse>(request);
-  for (const auto& result : response.responses) check(result.error_code, options.kind + " " + options.name, result.error_message.value_or(""));
-  if (common.json) return print_json(Json{{"kind", options.kind}, {"name", options.name}, {set ? "set" : "deleted", options.keys}});
-  print(fmt::format("{} {}: {} {}", options.kind, options.name, options.keys.size(), set ? "set" : "back at the default"));
+  for (const auto& result : response.responses)
+    check(result.error_code, options.kind + " " + options.name, result.error_message.value_or(""));
+  if (common.json)
+    return print_json(Json{{"kind", options.kind}, {"name", options.name}, {set ? "set" : "deleted", options.keys}});
+  print(fmt::format("{} {}: {} {}", options.kind, options.name, options.keys.size(),
+                    set ? "set" : "back at the default"));
 }
 
 }  // namespace
@@ -93,7 +106,9 @@ void add_configs(CLI::App& app, Common& common) {
   auto options = std::make_shared<Options>();
   const auto sub = [&](const char* name, const char* text, auto run) {
     auto* const command = configs->add_subcommand(name, text);
-    command->add_option("kind", options->kind, "topic or broker")->required()->check(CLI::IsMember({"topic", "broker"}));
+    command->add_option("kind", options->kind, "topic or broker")
+        ->required()
+        ->check(CLI::IsMember({"topic", "broker"}));
     command->add_option("name", options->name, "The topic, or the broker's node id")->required();
     add_common(*command, common);
     command->callback([&common, options, run] { run(common, *options); });
@@ -102,7 +117,9 @@ void add_configs(CLI::App& app, Common& common) {
   auto* const shown = sub("describe", "What differs from the defaults", describe);
   shown->add_option("keys", options->keys, "Only these");
   shown->add_flag("-a,--all", options->all, "Defaults too");
-  sub("set", "Set keys", [](const Common& c, const Options& o) { change(c, o, true); })->add_option("keys", options->keys, "key=value")->required();
+  sub("set", "Set keys", [](const Common& c, const Options& o) { change(c, o, true); })
+      ->add_option("keys", options->keys, "key=value")
+      ->required();
   sub("delete", "Put keys back to their defaults", [](const Common& c, const Options& o) { change(c, o, false); })
       ->add_option("keys", options->keys, "Keys")
       ->required();

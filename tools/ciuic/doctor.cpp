@@ -60,7 +60,8 @@ Finding providers() {
     across_hosts = across_hosts || (made && factory.name != "shm" && factory.name != "memory");
   }
   if (works == 0) return {"providers", State::missing, detail, "without one, readers use Fetch over TCP"};
-  return {"providers", across_hosts ? State::good : State::hint, detail, across_hosts ? "" : "one-sided reading works on this host only; consumers elsewhere use TCP"};
+  return {"providers", across_hosts ? State::good : State::hint, detail,
+          across_hosts ? "" : "one-sided reading works on this host only; consumers elsewhere use TCP"};
 }
 
 Finding devices() {
@@ -69,13 +70,17 @@ Finding devices() {
   for (const auto& device : fs::directory_iterator("/sys/class/infiniband", error)) {
     for (const auto& port : fs::directory_iterator(device.path() / "ports", error)) {
       if (!detail.empty()) detail += ", ";
-      detail += fmt::format("{} port {}: {}, {}, {}", device.path().filename().string(), port.path().filename().string(), first_line(port.path() / "state"),
+      detail += fmt::format("{} port {}: {}, {}, {}", device.path().filename().string(),
+                            port.path().filename().string(), first_line(port.path() / "state"),
                             first_line(port.path() / "link_layer"), first_line(port.path() / "rate"));
     }
   }
-  if (detail.empty()) return {"RDMA devices", State::hint, "none under /sys/class/infiniband", "install the NIC's driver and rdma-core, or make a soft device: rdma link add rxe0 type rxe netdev eth0"};
+  if (detail.empty())
+    return {"RDMA devices", State::hint, "none under /sys/class/infiniband",
+            "install the NIC's driver and rdma-core, or make a soft device: rdma link add rxe0 type rxe netdev eth0"};
   const bool active = detail.find("ACTIVE") != std::string::npos;
-  return {"RDMA devices", active ? State::good : State::missing, detail, active ? "" : "no port is active: check cable, switch, and for InfiniBand the subnet manager"};
+  return {"RDMA devices", active ? State::good : State::missing, detail,
+          active ? "" : "no port is active: check cable, switch, and for InfiniBand the subnet manager"};
 }
 
 Finding memory_lock() {
@@ -84,7 +89,9 @@ Finding memory_lock() {
   constexpr rlim_t enough = 4ULL << 30;  // log.memory.bytes' default
   const bool good = limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= enough;
   return {"locked memory", good ? State::good : State::hint, "RLIMIT_MEMLOCK " + limit_text(limit.rlim_cur),
-          good ? "" : "RDMA registers the log's memory: `ulimit -l unlimited`, LimitMEMLOCK=infinity in the unit, or memlock in /etc/security/limits.conf"};
+          good ? ""
+               : "RDMA registers the log's memory: `ulimit -l unlimited`, LimitMEMLOCK=infinity in the unit, or "
+                 "memlock in /etc/security/limits.conf"};
 }
 
 Finding open_files() {
@@ -92,7 +99,8 @@ Finding open_files() {
   ::getrlimit(RLIMIT_NOFILE, &limit);
   constexpr rlim_t enough = 65536;
   const bool good = limit.rlim_cur >= enough;
-  return {"open files", good ? State::good : State::hint, fmt::format("RLIMIT_NOFILE {} (hard {})", limit.rlim_cur, limit.rlim_max),
+  return {"open files", good ? State::good : State::hint,
+          fmt::format("RLIMIT_NOFILE {} (hard {})", limit.rlim_cur, limit.rlim_max),
           good ? "" : "a broker of many partitions needs more: `ulimit -n 65536`, or LimitNOFILE=65536 in the unit"};
 }
 
@@ -103,22 +111,27 @@ Finding huge_pages() {
   const auto transparent = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   const bool some = total > 0 || transparent.find("[never]") == std::string::npos;
   return {"huge pages", some && !transparent.empty() ? State::good : State::hint,
-          fmt::format("{} of {} reserved pages of {} KiB free; transparent: {}", free, total, size, transparent.empty() ? "not in this kernel" : transparent),
+          fmt::format("{} of {} reserved pages of {} KiB free; transparent: {}", free, total, size,
+                      transparent.empty() ? "not in this kernel" : transparent),
           some ? "" : "`sysctl vm.nr_hugepages=2048`, or echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"};
 }
 
 Finding shared_memory() {
   struct statvfs info {};
-  if (::statvfs("/dev/shm", &info) != 0) return {"/dev/shm", State::hint, "not mounted", "mount -t tmpfs tmpfs /dev/shm"};
+  if (::statvfs("/dev/shm", &info) != 0)
+    return {"/dev/shm", State::hint, "not mounted", "mount -t tmpfs tmpfs /dev/shm"};
   const auto bytes = static_cast<std::uint64_t>(info.f_frsize) * info.f_bavail;
   return {"/dev/shm", ::access("/dev/shm", W_OK) == 0 ? State::good : State::hint, bytes_text(bytes) + " free", ""};
 }
 
 Finding anonymous_files() {
   const UniqueFd fd(::memfd_create("ciuic-doctor", MFD_CLOEXEC));
-  if (fd.get() < 0) return {"memfd", State::missing, "memfd_create is refused", "the log lives in memfds: allow the call in the container's seccomp profile"};
+  if (fd.get() < 0)
+    return {"memfd", State::missing, "memfd_create is refused",
+            "the log lives in memfds: allow the call in the container's seccomp profile"};
   const bool sized = ::ftruncate(fd.get(), 1 << 20) == 0;
-  return {"memfd", sized ? State::good : State::missing, sized ? "works" : "cannot be sized", sized ? "" : "raise the container's memory limit"};
+  return {"memfd", sized ? State::good : State::missing, sized ? "works" : "cannot be sized",
+          sized ? "" : "raise the container's memory limit"};
 }
 
 Finding machine() {
@@ -127,8 +140,10 @@ Finding machine() {
   const auto total = number_in("/proc/meminfo", "MemTotal");
   const auto free = number_in("/proc/meminfo", "MemAvailable");
   return {"machine", State::good,
-          fmt::format("Linux {} {}, {} cores, {} of {} free", name.release, name.machine, std::thread::hardware_concurrency(),
-                      bytes_text(static_cast<std::uint64_t>(std::max<std::int64_t>(free, 0)) * 1024), bytes_text(static_cast<std::uint64_t>(std::max<std::int64_t>(total, 0)) * 1024)),
+          fmt::format("Linux {} {}, {} cores, {} of {} free", name.release, name.machine,
+                      std::thread::hardware_concurrency(),
+                      bytes_text(static_cast<std::uint64_t>(std::max<std::int64_t>(free, 0)) * 1024),
+                      bytes_text(static_cast<std::uint64_t>(std::max<std::int64_t>(total, 0)) * 1024)),
           ""};
 }
 
@@ -136,8 +151,11 @@ Finding checksum() {
 #if defined(__x86_64__)
   const bool crc = __builtin_cpu_supports("sse4.2") != 0;
   const bool clmul = __builtin_cpu_supports("pclmul") != 0;
-  return {"CRC32C", crc && clmul ? State::good : State::hint, fmt::format("SSE4.2 {}, PCLMULQDQ {}", crc ? "yes" : "no", clmul ? "yes" : "no"),
-          crc && clmul ? "" : "checks run in software and cost several times as much; use another CPU model in the virtual machine"};
+  return {"CRC32C", crc && clmul ? State::good : State::hint,
+          fmt::format("SSE4.2 {}, PCLMULQDQ {}", crc ? "yes" : "no", clmul ? "yes" : "no"),
+          crc && clmul
+              ? ""
+              : "checks run in software and cost several times as much; use another CPU model in the virtual machine"};
 #else
   return {"CRC32C", State::hint, "not measured on this architecture", ""};
 #endif
@@ -149,7 +167,9 @@ Finding broker(const Common& common) {
     constexpr std::int16_t one_sided_connect = 17225;
     const bool one_sided = cluster.any().has(one_sided_connect);
     const auto count = cluster.metadata(std::vector<std::string>{}).brokers.size();
-    return {"broker", one_sided ? State::good : State::hint, fmt::format("{}: {} broker(s), one-sided APIs {}", common.bootstrap, count, one_sided ? "offered" : "not offered"),
+    return {"broker", one_sided ? State::good : State::hint,
+            fmt::format("{}: {} broker(s), one-sided APIs {}", common.bootstrap, count,
+                        one_sided ? "offered" : "not offered"),
             one_sided ? "" : "set onesided.enable=true in the broker's server.properties"};
   } catch (const Failure& failure) {
     return {"broker", State::hint, failure.what(), failure.remedy};
@@ -157,20 +177,31 @@ Finding broker(const Common& common) {
 }
 
 void examine(const Common& common) {
-  const std::vector<Finding> findings{machine(), providers(), devices(), memory_lock(), huge_pages(), shared_memory(), anonymous_files(), checksum(), open_files(), broker(common)};
+  const std::vector<Finding> findings{machine(),       providers(),       devices(),  memory_lock(), huge_pages(),
+                                      shared_memory(), anonymous_files(), checksum(), open_files(),  broker(common)};
   Json out = Json::array();
   bool missing = false;
   for (const auto& finding : findings) {
-    const auto* state = finding.state == State::good ? "good" : finding.state == State::hint ? "could be better" : "missing";
+    const auto* state = finding.state == State::good   ? "good"
+                        : finding.state == State::hint ? "could be better"
+                                                       : "missing";
     missing = missing || finding.state == State::missing;
     out.push_back({{"what", finding.what}, {"state", state}, {"detail", finding.detail}, {"remedy", finding.remedy}});
     if (common.json) continue;
-    const auto colour = finding.state == State::good ? Colour::green : finding.state == State::hint ? Colour::yellow : Colour::red;
-    print(fmt::format("{} {:<14} {}", paint(colour, finding.state == State::good ? "ok " : finding.state == State::hint ? "-- " : "NO "), finding.what, finding.detail));
+    const auto colour = finding.state == State::good   ? Colour::green
+                        : finding.state == State::hint ? Colour::yellow
+                                                       : Colour::red;
+    print(fmt::format("{} {:<14} {}",
+                      paint(colour, finding.state == State::good   ? "ok "
+                                    : finding.state == State::hint ? "-- "
+                                                                   : "NO "),
+                      finding.what, finding.detail));
     if (!finding.remedy.empty()) print(fmt::format("    {}", paint(Colour::dim, finding.remedy)));
   }
   if (common.json) print_json(out);
-  if (missing) throw Failure(Exit::found_wrong, "something that a broker needs is missing on this host", "see the lines marked NO");
+  if (missing)
+    throw Failure(Exit::found_wrong, "something that a broker needs is missing on this host",
+                  "see the lines marked NO");
 }
 
 }  // namespace

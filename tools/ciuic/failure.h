@@ -8,17 +8,18 @@ namespace ciuic::tool {
 /// What the command ends with. Documented in `ciuic --help`.
 enum class Exit : int {
   ok = 0,
-  failed = 1,        ///< the broker refused, or a file could not be used
-  usage = 2,         ///< the command line is wrong
-  unreachable = 3,   ///< no broker answered
-  found_wrong = 4,   ///< what was looked at is damaged or missing something (log, doctor)
+  failed = 1,       ///< the broker refused, or a file could not be used
+  usage = 2,        ///< the command line is wrong
+  unreachable = 3,  ///< no broker answered
+  found_wrong = 4,  ///< what was looked at is damaged or missing something (log, doctor)
   interrupted = 130
 };
 
 /// Ends the command: what went wrong, and what to do about it.
 class Failure : public std::runtime_error {
  public:
-  Failure(Exit how, const std::string& what, std::string what_to_do = {}) : std::runtime_error(what), exit(how), remedy(std::move(what_to_do)) {}
+  Failure(Exit how, const std::string& what, std::string what_to_do = {})
+      : std::runtime_error(what), exit(how), remedy(std::move(what_to_do)) {}
   Exit exit;
   std::string remedy;
 };

@@ -38,8 +38,13 @@ void list(const Common& common, const Options& options) {
     const auto response = cluster.node(broker.node_id).call<kafka::ListGroupsResponse>(request);
     check(response.error_code, fmt::format("groups of broker {}", broker.node_id));
     for (const auto& group : response.groups) {
-      out.push_back({{"group", group.group_id}, {"state", group.group_state}, {"type", group.group_type}, {"protocol_type", group.protocol_type}, {"coordinator", broker.node_id}});
-      table.row({group.group_id, group.group_state, group.protocol_type.empty() ? "-" : group.protocol_type, std::to_string(broker.node_id)});
+      out.push_back({{"group", group.group_id},
+                     {"state", group.group_state},
+                     {"type", group.group_type},
+                     {"protocol_type", group.protocol_type},
+                     {"coordinator", broker.node_id}});
+      table.row({group.group_id, group.group_state, group.protocol_type.empty() ? "-" : group.protocol_type,
+                 std::to_string(broker.node_id)});
     }
   }
   if (common.json) return print_json(out);
@@ -89,7 +94,8 @@ kafka::DescribeGroupsResponse::DescribedGroup describe_one(Cluster& cluster, con
 std::vector<std::pair<std::string, std::int32_t>> assignment_of(const Buffer& bytes) {
   std::vector<std::pair<std::string, std::int32_t>> partitions;
   if (bytes.size() < 2) return partitions;
-  const auto version = std::min(kafka::load_be<std::int16_t>(bytes.data()), kafka::ConsumerProtocolAssignment::valid_versions.max);
+  const auto version =
+      std::min(kafka::load_be<std::int16_t>(bytes.data()), kafka::ConsumerProtocolAssignment::valid_versions.max);
   const auto assignment = kafka::decode<kafka::ConsumerProtocolAssignment>(Bytes(bytes).subspan(2), version);
   if (!assignment) return partitions;  // not the consumer protocol
   for (const auto& topic : assignment->assigned_partitions) {
@@ -103,7 +109,12 @@ void describe(const Common& common, const Options& options) {
   Json out = Json::array();
   for (const auto& name : options.groups) {
     const auto group = describe_one(cluster, name);
-    Json json{{"group", name}, {"state", group.group_state}, {"protocol_type", group.protocol_type}, {"assignor", group.protocol_data}, {"members", Json::array()}, {"offsets", Json::array()}};
+    Json json{{"group", name},
+              {"state", group.group_state},
+              {"protocol_type", group.protocol_type},
+              {"assignor", group.protocol_data},
+              {"members", Json::array()},
+              {"offsets", Json::array()}};
     Assigned owners;
     Table members({"MEMBER", "HOST", "CLIENT", "PARTITIONS"});
     for (const auto& member : group.members) {
@@ -113,8 +124,11 @@ void describe(const Common& common, const Options& options) {
         owners[{topic, partition}] = member.client_id;
         assigned.push_back({{"topic", topic}, {"partition", partition}});
       }
-      json["members"].push_back({{"member", member.member_id}, {"instance", member.group_instance_id ? Json(*member.group_instance_id) : Json()},
-                                 {"client", member.client_id}, {"host", member.client_host}, {"assignment", assigned}});
+      json["members"].push_back({{"member", member.member_id},
+                                 {"instance", member.group_instance_id ? Json(*member.group_instance_id) : Json()},
+                                 {"client", member.client_id},
+                                 {"host", member.client_host},
+                                 {"assignment", assigned}});
       members.row({member.member_id, member.client_host, member.client_id, std::to_string(partitions.size())});
     }
     Table offsets({"TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "CLIENT"});
@@ -131,14 +145,19 @@ void describe(const Common& common, const Options& options) {
         const auto lag = std::max<std::int64_t>(last->second - (offset < 0 ? begin.at(partition) : offset), 0);
         lag_total += lag;
         const auto owner = owners.find({topic, partition});
-        json["offsets"].push_back({{"topic", topic}, {"partition", partition}, {"committed", offset < 0 ? Json() : Json(offset)}, {"end", last->second}, {"lag", lag}});
-        offsets.row({topic, std::to_string(partition), offset < 0 ? "-" : std::to_string(offset), std::to_string(last->second), std::to_string(lag),
-                     owner == owners.end() ? "-" : owner->second});
+        json["offsets"].push_back({{"topic", topic},
+                                   {"partition", partition},
+                                   {"committed", offset < 0 ? Json() : Json(offset)},
+                                   {"end", last->second},
+                                   {"lag", lag}});
+        offsets.row({topic, std::to_string(partition), offset < 0 ? "-" : std::to_string(offset),
+                     std::to_string(last->second), std::to_string(lag), owner == owners.end() ? "-" : owner->second});
       }
     }
     json["lag"] = lag_total;
     if (!common.json) {
-      print(fmt::format("{}  {}  {} members  lag {}", paint(Colour::bold, name), group.group_state, group.members.size(), lag_total));
+      print(fmt::format("{}  {}  {} members  lag {}", paint(Colour::bold, name), group.group_state,
+                        group.members.size(), lag_total));
       if (!members.empty()) members.print();
       if (!offsets.empty()) offsets.print();
     }
@@ -153,7 +172,8 @@ void remove(const Common& common, const Options& options) {
   for (const auto& name : options.groups) {
     kafka::DeleteGroupsRequest request;
     request.groups_names = {name};
-    for (const auto& result : cluster.coordinator(name).call<kafka::DeleteGroupsResponse>(request).results) check(result.error_code, name);
+    for (const auto& result : cluster.coordinator(name).call<kafka::DeleteGroupsResponse>(request).results)
+      check(result.error_code, name);
     out.push_back({{"group", name}, {"deleted", true}});
     if (!common.json) print(name + ": deleted");
   }
@@ -167,7 +187,8 @@ std::pair<std::string, std::vector<std::int32_t>> parse_topic(const std::string&
   if (colon == std::string::npos) return {text, partitions};
   for (const auto& part : CLI::detail::split(text.substr(colon + 1), ',')) {
     std::int32_t number = -1;
-    if (!CLI::detail::lexical_cast(part, number) || number < 0) throw Failure(Exit::usage, "no partition: " + part, "write topic:0,1");
+    if (!CLI::detail::lexical_cast(part, number) || number < 0)
+      throw Failure(Exit::usage, "no partition: " + part, "write topic:0,1");
     partitions.push_back(number);
   }
   return {text.substr(0, colon), partitions};
@@ -185,7 +206,8 @@ std::map<std::int32_t, std::int64_t> targets(Cluster& cluster, const std::string
     return found;
   }
   std::int64_t number = -1;
-  if (!CLI::detail::lexical_cast(to, number) || number < 0) throw Failure(Exit::usage, "no offset: " + to, "write earliest, latest, a number or @time");
+  if (!CLI::detail::lexical_cast(to, number) || number < 0)
+    throw Failure(Exit::usage, "no offset: " + to, "write earliest, latest, a number or @time");
   const auto begin = cluster.offsets(topic, -2);
   for (auto& [partition, offset] : end) offset = std::clamp(number, begin.at(partition), offset);
   return end;
@@ -214,9 +236,15 @@ void reset(const Common& common, const Options& options) {
         commit.committed_offset = offset;
         commit.committed_metadata = "";
         const auto known = before.find(topic);
-        const auto from = known == before.end() || known->second.count(partition) == 0 ? -1 : known->second.at(partition);
-        out.push_back({{"group", name}, {"topic", topic}, {"partition", partition}, {"from", from < 0 ? Json() : Json(from)}, {"to", offset}});
-        table.row({name, topic, std::to_string(partition), from < 0 ? "-" : std::to_string(from), std::to_string(offset)});
+        const auto from =
+            known == before.end() || known->second.count(partition) == 0 ? -1 : known->second.at(partition);
+        out.push_back({{"group", name},
+                       {"topic", topic},
+                       {"partition", partition},
+                       {"from", from < 0 ? Json() : Json(from)},
+                       {"to", offset}});
+        table.row(
+            {name, topic, std::to_string(partition), from < 0 ? "-" : std::to_string(from), std::to_string(offset)});
       }
     }
     if (options.dry_run) continue;
@@ -224,7 +252,8 @@ void reset(const Common& common, const Options& options) {
     constexpr std::int16_t by_name = 9;
     const auto version = coordinator.version_for(kafka::OffsetCommitRequest::api_key, {2, by_name});
     for (const auto& topic : coordinator.call_with<kafka::OffsetCommitResponse>(request, version).topics) {
-      for (const auto& partition : topic.partitions) check(partition.error_code, fmt::format("{} {}-{}", name, topic.name, partition.partition_index));
+      for (const auto& partition : topic.partitions)
+        check(partition.error_code, fmt::format("{} {}-{}", name, topic.name, partition.partition_index));
     }
   }
   if (common.json) return print_json(out);
@@ -244,12 +273,18 @@ void add_groups(CLI::App& app, Common& common) {
     command->callback([&common, options, run] { run(common, *options); });
     return command;
   };
-  sub("list", "Groups and their state", list)->add_option("--state", options->states, "Only in these states: Stable, Empty, …");
-  sub("describe", "Members, committed offsets and lag", describe)->add_option("group", options->groups, "Names")->required();
-  sub("delete", "Delete groups without members, and their offsets", remove)->add_option("group", options->groups, "Names")->required();
+  sub("list", "Groups and their state", list)
+      ->add_option("--state", options->states, "Only in these states: Stable, Empty, …");
+  sub("describe", "Members, committed offsets and lag", describe)
+      ->add_option("group", options->groups, "Names")
+      ->required();
+  sub("delete", "Delete groups without members, and their offsets", remove)
+      ->add_option("group", options->groups, "Names")
+      ->required();
   auto* const changed = sub("reset-offsets", "Commit other offsets for a group without members", reset);
   changed->add_option("group", options->groups, "Names")->required();
-  changed->add_option("-t,--topic", options->topics, "topic or topic:0,2; may be repeated; otherwise all that are committed");
+  changed->add_option("-t,--topic", options->topics,
+                      "topic or topic:0,2; may be repeated; otherwise all that are committed");
   changed->add_option("--to", options->to, "earliest, latest, an offset, or @time")->required();
   changed->add_flag("--dry-run", options->dry_run, "Only show what would change");
 }

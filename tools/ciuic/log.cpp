@@ -26,7 +26,8 @@ namespace fs = std::filesystem;
 MappedFile::MappedFile(const std::string& path) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info {};
-  if (fd.get() < 0 || ::fstat(fd.get(), &info) != 0) throw Failure(Exit::failed, fmt::format("{}: {}", path, std::strerror(errno)));
+  if (fd.get() < 0 || ::fstat(fd.get(), &info) != 0)
+    throw Failure(Exit::failed, fmt::format("{}: {}", path, std::strerror(errno)));
   size_ = static_cast<std::size_t>(info.st_size);
   if (size_ == 0) return;
   data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd.get(), 0);
@@ -42,7 +43,8 @@ std::int64_t base_offset_of(const std::string& path) {
   std::int64_t base = -1;
   const char* const end = stem.data() + stem.size();
   if (std::from_chars(stem.data(), end, base).ptr != end || stem.empty()) {
-    throw Failure(Exit::usage, path + ": its name is not a base offset", "name a segment's .log, .index or .timeindex, or a partition's directory");
+    throw Failure(Exit::usage, path + ": its name is not a base offset",
+                  "name a segment's .log, .index or .timeindex, or a partition's directory");
   }
   return base;
 }
@@ -85,32 +87,48 @@ std::set<std::size_t> look_at_log(const std::string& path, const Options& option
   Buffer scratch;
   Progress progress(fs::path(path).filename().string(), file.bytes().size(), !options.batches && !options.records);
   Json listed = Json::array();
-  Table table({"POSITION", "BASE", "LAST", "RECORDS", "BYTES", "CODEC", "EPOCH", "PRODUCER", "SEQUENCE", "TIME", "KIND", "CRC"});
+  Table table({"POSITION", "BASE", "LAST", "RECORDS", "BYTES", "CODEC", "EPOCH", "PRODUCER", "SEQUENCE", "TIME", "KIND",
+               "CRC"});
   for (std::size_t at = 0; at < file.bytes().size();) {
     progress.at(at);
     const auto batch = kafka::RecordBatchView::parse(file.bytes().subspan(at));
     if (!batch) {
       const auto rest = file.bytes().subspan(at);
       const bool zeros = std::all_of(rest.begin(), rest.end(), [](std::byte byte) { return byte == std::byte{0}; });
-      if (!zeros) report.fault(fmt::format("{} at {}: {} ({} bytes to the end)", path, at, batch.error().text, rest.size()));
+      if (!zeros)
+        report.fault(fmt::format("{} at {}: {} ({} bytes to the end)", path, at, batch.error().text, rest.size()));
       if (zeros) report.json["preallocated_bytes"] = rest.size();
       break;
     }
     starts.insert(at);
     const bool whole = batch->crc_valid();
-    if (!whole) report.fault(fmt::format("{} at {}: CRC of batch {} does not match", path, at, batch->base_offset().value));
-    if (batch->base_offset().value < next) report.fault(fmt::format("{} at {}: offset {} after {}", path, at, batch->base_offset().value, next - 1));
+    if (!whole)
+      report.fault(fmt::format("{} at {}: CRC of batch {} does not match", path, at, batch->base_offset().value));
+    if (batch->base_offset().value < next)
+      report.fault(fmt::format("{} at {}: offset {} after {}", path, at, batch->base_offset().value, next - 1));
     next = batch->next_offset().value;
     ++batches;
     records += static_cast<std::uint64_t>(std::max(batch->record_count(), 0));
     const auto* kind = batch->control() ? "control" : batch->transactional() ? "transactional" : "data";
-    Json one{{"position", at}, {"base_offset", batch->base_offset().value}, {"last_offset", batch->last_offset().value}, {"records", batch->record_count()},
-             {"bytes", batch->size()}, {"codec", codec_name(*batch)}, {"leader_epoch", batch->leader_epoch().value}, {"producer_id", batch->producer_id().value},
-             {"producer_epoch", batch->producer_epoch().value}, {"base_sequence", batch->base_sequence()}, {"max_timestamp", batch->max_timestamp()}, {"kind", kind}, {"crc_valid", whole}};
+    Json one{{"position", at},
+             {"base_offset", batch->base_offset().value},
+             {"last_offset", batch->last_offset().value},
+             {"records", batch->record_count()},
+             {"bytes", batch->size()},
+             {"codec", codec_name(*batch)},
+             {"leader_epoch", batch->leader_epoch().value},
+             {"producer_id", batch->producer_id().value},
+             {"producer_epoch", batch->producer_epoch().value},
+             {"base_sequence", batch->base_sequence()},
+             {"max_timestamp", batch->max_timestamp()},
+             {"kind", kind},
+             {"crc_valid", whole}};
     if (options.batches && !json && !options.records) {
-      table.row({std::to_string(at), std::to_string(batch->base_offset().value), std::to_string(batch->last_offset().value), std::to_string(batch->record_count()),
-                 std::to_string(batch->size()), codec_name(*batch), std::to_string(batch->leader_epoch().value), std::to_string(batch->producer_id().value),
-                 std::to_string(batch->base_sequence()), time_text(batch->max_timestamp()), kind, whole ? "ok" : "WRONG"});
+      table.row({std::to_string(at), std::to_string(batch->base_offset().value),
+                 std::to_string(batch->last_offset().value), std::to_string(batch->record_count()),
+                 std::to_string(batch->size()), codec_name(*batch), std::to_string(batch->leader_epoch().value),
+                 std::to_string(batch->producer_id().value), std::to_string(batch->base_sequence()),
+                 time_text(batch->max_timestamp()), kind, whole ? "ok" : "WRONG"});
     }
     if (whole && (options.records || batch->codec() != kafka::Codec::none)) {
       auto reader = kafka::RecordReader::open(*batch, scratch, unpacked_bytes_max);
@@ -121,9 +139,15 @@ std::set<std::size_t> look_at_log(const std::string& path, const Options& option
         while (const auto record = reader->next()) {
           if (!options.records) continue;
           if (json) {
-            values.push_back({{"offset", record->offset.value}, {"timestamp", record->timestamp}, {"key", text_of(record->key)}, {"value", text_of(record->value)}, {"headers", record->header_count}});
+            values.push_back({{"offset", record->offset.value},
+                              {"timestamp", record->timestamp},
+                              {"key", text_of(record->key)},
+                              {"value", text_of(record->value)},
+                              {"headers", record->header_count}});
           } else if (!options.quiet) {
-            print(fmt::format("{}  {}  {}  {}", record->offset.value, time_text(record->timestamp), record->key ? as_text(*record->key) : "null", record->value ? as_text(*record->value) : "null"));
+            print(fmt::format("{}  {}  {}  {}", record->offset.value, time_text(record->timestamp),
+                              record->key ? as_text(*record->key) : "null",
+                              record->value ? as_text(*record->value) : "null"));
           }
         }
         if (reader->error() != nullptr) report.fault(fmt::format("{} at {}: {}", path, at, reader->error()));
@@ -144,10 +168,12 @@ std::set<std::size_t> look_at_log(const std::string& path, const Options& option
 }
 
 /// Entries rise, and point to where a batch begins.
-void look_at_index(const std::string& path, const std::set<std::size_t>* starts, std::size_t entry_bytes, Report& report) {
+void look_at_index(const std::string& path, const std::set<std::size_t>* starts, std::size_t entry_bytes,
+                   Report& report) {
   const MappedFile file(path);
   const auto bytes = file.bytes();
-  if (bytes.size() % entry_bytes != 0) report.fault(fmt::format("{}: {} bytes are not whole entries of {}", path, bytes.size(), entry_bytes));
+  if (bytes.size() % entry_bytes != 0)
+    report.fault(fmt::format("{}: {} bytes are not whole entries of {}", path, bytes.size(), entry_bytes));
   std::size_t entries = 0;
   std::int64_t before = std::numeric_limits<std::int64_t>::min();
   std::int64_t before_position = -1;
@@ -157,7 +183,8 @@ void look_at_index(const std::string& path, const std::set<std::size_t>* starts,
       const auto offset = kafka::load_be<std::int32_t>(entry);
       const auto position = kafka::load_be<std::int32_t>(entry + 4);
       if (offset == 0 && position == 0 && at != 0) break;  // preallocated
-      if (offset <= before || position <= before_position) report.fault(fmt::format("{}: entry {} does not rise", path, entries));
+      if (offset <= before || position <= before_position)
+        report.fault(fmt::format("{}: entry {} does not rise", path, entries));
       if (starts != nullptr && starts->count(static_cast<std::size_t>(position)) == 0) {
         report.fault(fmt::format("{}: entry {} points to {}, where no batch begins", path, entries, position));
       }
@@ -186,7 +213,8 @@ void look(const Common& common, const Options& options) {
       const auto extension = entry.path().extension();
       const auto stem = entry.path().stem().string();
       const bool segment = !stem.empty() && stem.find_first_not_of("0123456789") == std::string::npos;
-      if (segment && (extension == ".log" || extension == ".index" || extension == ".timeindex")) files.push_back(entry.path());
+      if (segment && (extension == ".log" || extension == ".index" || extension == ".timeindex"))
+        files.push_back(entry.path());
     }
     if (error) throw Failure(Exit::failed, fmt::format("{}: {}", path, error.message()));
   }
@@ -206,17 +234,22 @@ void look(const Common& common, const Options& options) {
       Report ignored;
       std::error_code error;
       std::optional<std::set<std::size_t>> starts;
-      if (extension == ".index" && fs::exists(log, error)) starts = look_at_log(log.string(), Options{{}, false, false, true}, true, ignored);
-      look_at_index(path.string(), starts ? &*starts : nullptr, extension == ".index" ? index_entry_bytes : time_entry_bytes, report);
+      if (extension == ".index" && fs::exists(log, error))
+        starts = look_at_log(log.string(), Options{{}, false, false, true}, true, ignored);
+      look_at_index(path.string(), starts ? &*starts : nullptr,
+                    extension == ".index" ? index_entry_bytes : time_entry_bytes, report);
       report.json["bytes"] = fs::file_size(path, error);
     } else {
-      throw Failure(Exit::usage, path.string() + " is no segment file", "name a .log, .index or .timeindex, or a directory");
+      throw Failure(Exit::usage, path.string() + " is no segment file",
+                    "name a .log, .index or .timeindex, or a directory");
     }
     report.json["faults"] = report.wrong;
     wrong += report.wrong.size();
-    const auto cell = [&](const char* key) { return report.json.contains(key) ? report.json[key].dump() : std::string("-"); };
-    table.row({path.parent_path().filename().string() + "/" + path.filename().string(), cell("bytes"), cell("batches"), cell("records"), cell("next_offset"), cell("entries"),
-               report.wrong.empty() ? "whole" : "WRONG"});
+    const auto cell = [&](const char* key) {
+      return report.json.contains(key) ? report.json[key].dump() : std::string("-");
+    };
+    table.row({path.parent_path().filename().string() + "/" + path.filename().string(), cell("bytes"), cell("batches"),
+               cell("records"), cell("next_offset"), cell("entries"), report.wrong.empty() ? "whole" : "WRONG"});
     if (!common.json) {
       for (const auto& fault : report.wrong) print(paint(Colour::red, fault));
     }
@@ -227,7 +260,9 @@ void look(const Common& common, const Options& options) {
   } else if (!options.quiet) {
     table.empty() ? print("No segment files there.") : table.print();
   }
-  if (wrong != 0) throw Failure(Exit::found_wrong, fmt::format("{} faults in {} files", wrong, files.size()), "a broker cuts a torn tail when it starts; restore other damage from a replica");
+  if (wrong != 0)
+    throw Failure(Exit::found_wrong, fmt::format("{} faults in {} files", wrong, files.size()),
+                  "a broker cuts a torn tail when it starts; restore other damage from a replica");
 }
 
 }  // namespace

@@ -13,7 +13,9 @@ namespace ciuic::tool {
 
 void add_common(CLI::App& command, Common& common) {
   command.add_option("-b,--bootstrap", common.bootstrap, "Brokers, host:port[,…]")->capture_default_str();
-  command.add_option("--timeout", common.timeout_ms, "Milliseconds to wait for an answer")->check(CLI::Range(1, 3'600'000))->capture_default_str();
+  command.add_option("--timeout", common.timeout_ms, "Milliseconds to wait for an answer")
+      ->check(CLI::Range(1, 3'600'000))
+      ->capture_default_str();
   command.add_flag("--json", common.json, "Output for programs");
 }
 
@@ -48,7 +50,9 @@ int main(int argc, char** argv) {
   } catch (const Failure& failure) {
     std::fflush(stdout);
     const bool terminal = ::isatty(STDERR_FILENO) != 0;
-    std::fputs(fmt::format("{}ciuic:{} {}\n", terminal ? "\x1b[31m" : "", terminal ? "\x1b[0m" : "", failure.what()).c_str(), stderr);
+    std::fputs(
+        fmt::format("{}ciuic:{} {}\n", terminal ? "\x1b[31m" : "", terminal ? "\x1b[0m" : "", failure.what()).c_str(),
+        stderr);
     if (!failure.remedy.empty()) std::fputs(fmt::format("       {}\n", failure.remedy).c_str(), stderr);
     return static_cast<int>(failure.exit);
   } catch (const std::exception& error) {

@@ -27,7 +27,8 @@ bool is_number(std::string_view text) {
 }
 
 std::int64_t now_ms() {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 }  // namespace
@@ -36,12 +37,23 @@ std::string paint(Colour colour, std::string_view text) {
   if (!colours() || colour == Colour::plain) return std::string(text);
   const char* code = "";
   switch (colour) {
-    case Colour::bold: code = "1"; break;
-    case Colour::red: code = "31"; break;
-    case Colour::green: code = "32"; break;
-    case Colour::yellow: code = "33"; break;
-    case Colour::dim: code = "2"; break;
-    case Colour::plain: break;
+    case Colour::bold:
+      code = "1";
+      break;
+    case Colour::red:
+      code = "31";
+      break;
+    case Colour::green:
+      code = "32";
+      break;
+    case Colour::yellow:
+      code = "33";
+      break;
+    case Colour::dim:
+      code = "2";
+      break;
+    case Colour::plain:
+      break;
   }
   return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
 }
@@ -95,7 +107,10 @@ void Progress::at(std::uint64_t done) {
   }
   const auto part = std::min(done, total_);
   const auto filled = static_cast<std::size_t>(part * cells / total_);
-  std::fputs(fmt::format("\r\x1b[K{} [{}{}] {:3}%", what_, std::string(filled, '#'), std::string(cells - filled, '.'), part * 100 / total_).c_str(), stderr);
+  std::fputs(fmt::format("\r\x1b[K{} [{}{}] {:3}%", what_, std::string(filled, '#'), std::string(cells - filled, '.'),
+                         part * 100 / total_)
+                 .c_str(),
+             stderr);
 }
 
 std::string bytes_text(std::uint64_t bytes) {
@@ -122,14 +137,17 @@ std::string time_text(std::int64_t ms) {
 std::int64_t parse_time(const std::string& text) {
   std::int64_t number = 0;
   const char* const end = text.data() + text.size();
-  if (const auto [at, error] = std::from_chars(text.data(), end, number); error == std::errc{} && at == end && number >= 0) {
+  if (const auto [at, error] = std::from_chars(text.data(), end, number);
+      error == std::errc{} && at == end && number >= 0) {
     constexpr std::int64_t seconds_end = 100'000'000'000;  // below: seconds, until the year 5138
     return number < seconds_end ? number * 1000 : number;
   }
-  for (const char* format : {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%d"}) {
+  for (const char* format :
+       {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%d"}) {
     std::tm parts{};
     const char* rest = ::strptime(text.c_str(), format, &parts);
-    if (rest != nullptr && (*rest == '\0' || std::string_view(rest) == "Z")) return static_cast<std::int64_t>(::timegm(&parts)) * 1000;
+    if (rest != nullptr && (*rest == '\0' || std::string_view(rest) == "Z"))
+      return static_cast<std::int64_t>(::timegm(&parts)) * 1000;
   }
   throw Failure(Exit::usage, "no time: " + text, "write milliseconds since 1970, or 2026-01-31T12:00:00 (UTC)");
 }

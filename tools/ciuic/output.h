@@ -55,7 +55,8 @@ class Progress {
 [[nodiscard]] std::string bytes_text(std::uint64_t bytes);
 /// Milliseconds since 1970 as "2026-01-31T12:00:00.000Z"; "-" for -1.
 [[nodiscard]] std::string time_text(std::int64_t ms);
-/// "@…" without its "@": a number of milliseconds (or seconds, below 10^11), or an ISO date and time in UTC. Throws Failure.
+/// "@…" without its "@": a number of milliseconds (or seconds, below 10^11), or an ISO date and time in UTC. Throws
+/// Failure.
 [[nodiscard]] std::int64_t parse_time(const std::string& text);
 
 }  // namespace ciuic::tool

@@ -38,9 +38,13 @@ void list(const Common& common, const Options& options) {
   for (const auto& topic : topics) {
     if (topic.is_internal && !options.internal) continue;
     const auto replicas = topic.partitions.empty() ? 0 : topic.partitions.front().replica_nodes.size();
-    out.push_back({{"topic", topic.name.value_or("")}, {"partitions", topic.partitions.size()}, {"replicas", replicas},
-                   {"id", topic.topic_id.to_string()}, {"internal", topic.is_internal}});
-    table.row({topic.name.value_or(""), std::to_string(topic.partitions.size()), std::to_string(replicas), topic.topic_id.to_string()});
+    out.push_back({{"topic", topic.name.value_or("")},
+                   {"partitions", topic.partitions.size()},
+                   {"replicas", replicas},
+                   {"id", topic.topic_id.to_string()},
+                   {"internal", topic.is_internal}});
+    table.row({topic.name.value_or(""), std::to_string(topic.partitions.size()), std::to_string(replicas),
+               topic.topic_id.to_string()});
   }
   if (common.json) return print_json(out);
   table.empty() ? print("No topics. Make one: ciuic topics create NAME") : table.print();
@@ -67,12 +71,16 @@ void create(const Common& common, const Options& options) {
   for (const auto& topic : response.topics) {
     const bool there = topic.error_code == ErrorCode::topic_already_exists && options.lenient;
     if (!there) check(topic.error_code, topic.name, topic.error_message.value_or(""));
-    out.push_back({{"topic", topic.name}, {"created", !there && !options.validate}, {"partitions", topic.num_partitions},
-                   {"replicas", topic.replication_factor}, {"id", topic.topic_id.to_string()}});
+    out.push_back({{"topic", topic.name},
+                   {"created", !there && !options.validate},
+                   {"partitions", topic.num_partitions},
+                   {"replicas", topic.replication_factor},
+                   {"id", topic.topic_id.to_string()}});
     if (common.json) continue;
     const auto* what = there ? "already there" : options.validate ? "could be created" : "created";
     print(topic.num_partitions < 0 ? fmt::format("{}: {}", topic.name, what)
-                                   : fmt::format("{}: {}, {} partitions, {} replicas", topic.name, what, topic.num_partitions, topic.replication_factor));
+                                   : fmt::format("{}: {}, {} partitions, {} replicas", topic.name, what,
+                                                 topic.num_partitions, topic.replication_factor));
   }
   if (common.json) print_json(out);
 }
@@ -107,7 +115,11 @@ void describe(const Common& common, const Options& options) {
     resource.resource_name = name;
     resource.configuration_keys.reset();
     const auto described = cluster.any().call<kafka::DescribeConfigsResponse>(configs);
-    Json json{{"topic", name}, {"id", topic.topic_id.to_string()}, {"internal", topic.is_internal}, {"configs", Json::object()}, {"partitions", Json::array()}};
+    Json json{{"topic", name},
+              {"id", topic.topic_id.to_string()},
+              {"internal", topic.is_internal},
+              {"configs", Json::object()},
+              {"partitions", Json::array()}};
     for (const auto& result : described.results) {
       check(result.error_code, name, result.error_message.value_or(""));
       for (const auto& config : result.configs) {
@@ -116,18 +128,27 @@ void describe(const Common& common, const Options& options) {
     }
     Table table({"PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "BEGIN", "END"});
     auto partitions = topic.partitions;
-    std::sort(partitions.begin(), partitions.end(), [](const auto& a, const auto& b) { return a.partition_index < b.partition_index; });
+    std::sort(partitions.begin(), partitions.end(),
+              [](const auto& a, const auto& b) { return a.partition_index < b.partition_index; });
     for (const auto& partition : partitions) {
       const auto index = partition.partition_index;
-      json["partitions"].push_back({{"partition", index}, {"leader", partition.leader_id}, {"leader_epoch", partition.leader_epoch},
-                                    {"replicas", partition.replica_nodes}, {"in_sync", partition.isr_nodes}, {"begin", begin.at(index)}, {"end", end.at(index)}});
+      json["partitions"].push_back({{"partition", index},
+                                    {"leader", partition.leader_id},
+                                    {"leader_epoch", partition.leader_epoch},
+                                    {"replicas", partition.replica_nodes},
+                                    {"in_sync", partition.isr_nodes},
+                                    {"begin", begin.at(index)},
+                                    {"end", end.at(index)}});
       table.row({std::to_string(index), std::to_string(partition.leader_id), std::to_string(partition.leader_epoch),
-                 fmt::format("{}", fmt::join(partition.replica_nodes, ",")), fmt::format("{}", fmt::join(partition.isr_nodes, ",")),
-                 std::to_string(begin.at(index)), std::to_string(end.at(index))});
+                 fmt::format("{}", fmt::join(partition.replica_nodes, ",")),
+                 fmt::format("{}", fmt::join(partition.isr_nodes, ",")), std::to_string(begin.at(index)),
+                 std::to_string(end.at(index))});
     }
     if (!common.json) {
-      print(fmt::format("{}  id {}  {} partitions", paint(Colour::bold, name), topic.topic_id.to_string(), partitions.size()));
-      for (const auto& [key, value] : json["configs"].items()) print(fmt::format("  {}={}", key, value.get<std::string>()));
+      print(fmt::format("{}  id {}  {} partitions", paint(Colour::bold, name), topic.topic_id.to_string(),
+                        partitions.size()));
+      for (const auto& [key, value] : json["configs"].items())
+        print(fmt::format("  {}={}", key, value.get<std::string>()));
       table.print();
     }
     out.push_back(std::move(json));
@@ -168,7 +189,8 @@ void add_topics(CLI::App& app, Common& common) {
     command->callback([&common, options, run] { run(common, *options); });
     return command;
   };
-  sub("list", "Topics with their partitions", list)->add_flag("--internal", options->internal, "Also topics of the brokers' own");
+  sub("list", "Topics with their partitions", list)
+      ->add_flag("--internal", options->internal, "Also topics of the brokers' own");
   auto* const made = sub("create", "Create topics", create);
   made->add_option("topic", options->names, "Names")->required();
   made->add_option("-p,--partitions", options->partitions, "Number of partitions; the broker's default otherwise");
@@ -179,7 +201,9 @@ void add_topics(CLI::App& app, Common& common) {
   auto* const removed = sub("delete", "Delete topics and their data", remove);
   removed->add_option("topic", options->names, "Names")->required();
   removed->add_flag("--if-exists", options->lenient, "A topic that is not there is no error");
-  sub("describe", "Partitions, offsets and configs", describe)->add_option("topic", options->names, "Names")->required();
+  sub("describe", "Partitions, offsets and configs", describe)
+      ->add_option("topic", options->names, "Names")
+      ->required();
   auto* const grown = sub("alter", "Give topics more partitions", alter);
   grown->add_option("topic", options->names, "Names")->required();
   grown->add_option("-p,--partitions", options->partitions, "New number of partitions; it can only grow")->required();

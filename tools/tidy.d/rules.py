@@ -8,6 +8,8 @@ MAY_INCLUDE = {
     "transport/kafka": ["transport/base"],
     "transport/kafka/net": ["transport/base", "transport/kafka"],
     "transport/rdma": ["transport/base"],
+    # The registry is the one file that names them all.
+    "transport/rdma/providers.cpp": ["transport/base", "transport/rdma", "transport/rdma/memory", "transport/rdma/shm"],
     "transport/rdma/memory": ["transport/base", "transport/rdma"],
     "transport/rdma/shm": ["transport/base", "transport/rdma"],
     "transport/onesided": ["transport/base", "transport/kafka", "transport/rdma"],

@@ -45,11 +45,13 @@ std::optional<Grant> grant_of(const kafka::OneSidedGrantResponse::GrantedPartiti
     const bool growing = chunk.next_offset == -1;
     const bool in_order = chunk.base_offset >= 0 && chunk.base_offset >= covered_to && covered_to != -1 &&
                           (growing || chunk.next_offset > chunk.base_offset);
-    if (!memory || !in_order || chunk.length < 0 || chunk.length > chunk.capacity || chunk.start < 0 || chunk.start > chunk.length)
+    if (!memory || !in_order || chunk.length < 0 || chunk.length > chunk.capacity || chunk.start < 0 ||
+        chunk.start > chunk.length)
       return std::nullopt;
     grant.chunks.push_back({static_cast<std::uint64_t>(chunk.sequence), kafka::Offset(chunk.base_offset),
                             growing ? std::nullopt : std::optional(kafka::Offset(chunk.next_offset)),
-                            static_cast<std::uint32_t>(chunk.length), static_cast<std::uint32_t>(chunk.start), *memory});
+                            static_cast<std::uint32_t>(chunk.length), static_cast<std::uint32_t>(chunk.start),
+                            *memory});
     covered_to = chunk.next_offset;
   }
   if (from.aborted_transactions) {

@@ -29,13 +29,13 @@ struct GrantedAborted {
 /// One partition's grant, as a client keeps it. Made from the response by `grant_of`, which checks every number.
 struct Grant {
   std::int64_t id = 0;
-  kafka::Offset asked{};                  ///< the fetch offset of the request
+  kafka::Offset asked{};  ///< the fetch offset of the request
   kafka::Isolation isolation = kafka::Isolation::read_uncommitted;
   kafka::LeaderEpoch leader_epoch{};
   kafka::Offset log_start_offset{};
   kafka::Offset high_watermark{};
   kafka::Offset last_stable_offset{};
-  std::uint32_t aborted_count = 0;        ///< the slot's, when granted
+  std::uint32_t aborted_count = 0;  ///< the slot's, when granted
   rdma::RemoteSpan slot{};
   std::vector<GrantedChunk> chunks{};     ///< in log order
   std::vector<GrantedAborted> aborted{};  ///< read_committed: overlapping the chunks, below last_stable_offset
@@ -45,9 +45,10 @@ struct Grant {
 /// Of the client's own clock: request sent + lease, less a margin of 1/10 (at most 500 ms) for clocks that run apart.
 [[nodiscard]] Clock::TimePoint lease_deadline(Clock::TimePoint sent_at, std::int32_t lease_ms);
 
-/// The partition's grant in a response without error. `sent_at`: when the request was sent. Nothing: its numbers make no
-/// sense (lengths, order, a growing chunk that is not the last).
+/// The partition's grant in a response without error. `sent_at`: when the request was sent. Nothing: its numbers make
+/// no sense (lengths, order, a growing chunk that is not the last).
 [[nodiscard]] std::optional<Grant> grant_of(const kafka::OneSidedGrantResponse::GrantedPartition& from,
-                                            kafka::Offset asked, kafka::Isolation isolation, Clock::TimePoint sent_at, std::int32_t lease_ms);
+                                            kafka::Offset asked, kafka::Isolation isolation, Clock::TimePoint sent_at,
+                                            std::int32_t lease_ms);
 
 }  // namespace ciuic::onesided

@@ -112,7 +112,8 @@ Result<Delivery> Reader::step() {
     }
     slot_fresh_ = false;
     if (position_ >= bound()) {
-      const auto readable = grant_.isolation == kafka::Isolation::read_committed ? slot_.last_stable_offset : slot_.high_watermark;
+      const auto readable =
+          grant_.isolation == kafka::Isolation::read_committed ? slot_.last_stable_offset : slot_.high_watermark;
       return position_ < readable ? Result<Delivery>(Fault::aborted_list_stale) : Result<Delivery>(tail());
     }
     return selected_ ? Fault::layout_changed : Fault::position_not_covered;
@@ -151,7 +152,8 @@ Result<void> Reader::refresh_slot() {
 
 Result<void> Reader::accept(const Result<Slot>& read) {
   const bool sane = read && read->version >= slot_.version && read->leader_epoch >= grant_.leader_epoch &&
-                    read->log_start_offset <= read->last_stable_offset && read->last_stable_offset <= read->high_watermark;
+                    read->log_start_offset <= read->last_stable_offset &&
+                    read->last_stable_offset <= read->high_watermark;
   if (!sane) {
     ++counters_.torn_slots;
     return failed(Fault::torn_slot, slot_retries_);
@@ -212,7 +214,8 @@ Result<Delivery> Reader::land_bytes(std::uint32_t limit) {
     arrived_ = 0;
     wipe_landing();
     if (!landing_ || landing_->bytes().size() < reading_) {
-      const auto size = std::max<std::size_t>(reading_, std::min<std::size_t>(limits_.read_bytes, grant_.chunks[chunk_].memory.length));
+      const auto size = std::max<std::size_t>(
+          reading_, std::min<std::size_t>(limits_.read_bytes, grant_.chunks[chunk_].memory.length));
       auto landing = queue_.endpoint().make_landing(size);
       if (!landing) return landing.error();
       landing_ = std::move(*landing);
@@ -257,13 +260,15 @@ Result<Delivery> Reader::judge(Walk walked) {
       batches_.clear();
       slot_fresh_ = false;
       return failed(Fault::batch_check_failed, check_retries_);
-    case Walk::larger: return Fault::would_block;
+    case Walk::larger:
+      return Fault::would_block;
     case Walk::nothing:
       at_ += consumed_;
       consumed_ = 0;
       if (next_position_ > position_) position_ = next_position_;
       return Fault::would_block;
-    case Walk::batches: break;
+    case Walk::batches:
+      break;
   }
   check_retries_ = 0;
   Delivery delivery = tail();
@@ -292,7 +297,8 @@ Reader::Walk Reader::walk(Bytes bytes, std::uint32_t room) {
       break;
     }
     const auto length = kafka::load_be<std::int32_t>(rest.data() + kafka::batch_at::length);
-    if (length < static_cast<std::int32_t>(kafka::batch_header_bytes - kafka::batch_overhead_bytes)) return Walk::failed;
+    if (length < static_cast<std::int32_t>(kafka::batch_header_bytes - kafka::batch_overhead_bytes))
+      return Walk::failed;
     const auto size = static_cast<std::uint32_t>(length) + static_cast<std::uint32_t>(kafka::batch_overhead_bytes);
     // No batch crosses its chunk's committed end.
     if (size > room - at || size > limits_.batch_bytes_max) return Walk::failed;
@@ -305,8 +311,10 @@ Reader::Walk Reader::walk(Bytes bytes, std::uint32_t room) {
     if (!batch || batch->size() != size) return Walk::failed;
     const auto base = batch->base_offset();
     const auto last = batch->last_offset();
-    if (last < least || last < base || (at > 0 && base < least) || batch->leader_epoch() > slot_.leader_epoch) return Walk::failed;
-    // A batch's checksum does not cover its base offset. A gap may be compaction's: then it is there at a second look too.
+    if (last < least || last < base || (at > 0 && base < least) || batch->leader_epoch() > slot_.leader_epoch)
+      return Walk::failed;
+    // A batch's checksum does not cover its base offset. A gap may be compaction's: then it is there at a second look
+    // too.
     if (base > std::max(least, position_) && !(gap_at_ == at_ + at && gap_base_ == base)) {
       if (!batches_.empty()) break;
       gap_at_ = at_ + at;

@@ -15,14 +15,14 @@
 
 /// The read loop: slot → bytes → check → batches, or one fault whose outcome says what to do. Transport-agnostic: it
 /// views in place where the provider maps memory, else it posts READs. It never talks to the broker: asking for grants,
-/// renewing and waiting are the caller's (client/core). Next: client/core/consumer.h.
+/// renewing and waiting are the caller's (client/core). Next: client/include/ciuic/consumer.h.
 namespace ciuic::onesided {
 
 struct ReaderLimits {
-  std::uint32_t read_bytes = 1U << 20;        ///< one READ, and one delivery, at most; a larger batch gets its own size
-  std::uint32_t batch_bytes_max = 128U << 20; ///< a batch that claims more is a failed check
-  Milliseconds read_timeout{2000};            ///< a READ's own deadline; always within the lease
-  int retries_max = 8;                        ///< of a torn slot or a failed check, before it is another fault
+  std::uint32_t read_bytes = 1U << 20;  ///< one READ, and one delivery, at most; a larger batch gets its own size
+  std::uint32_t batch_bytes_max = 128U << 20;  ///< a batch that claims more is a failed check
+  Milliseconds read_timeout{2000};             ///< a READ's own deadline; always within the lease
+  int retries_max = 8;                         ///< of a torn slot or a failed check, before it is another fault
 };
 
 struct ReaderCounters {
@@ -37,12 +37,12 @@ struct Delivery {
   /// Valid until the next call of the reader; over a mapper also only while the lease lasts (`Reader::deadline`).
   std::span<const Bytes> batches{};
   std::uint64_t bytes = 0;
-  kafka::Offset next_offset{};         ///< the position after these batches
+  kafka::Offset next_offset{};  ///< the position after these batches
   kafka::Offset high_watermark{};
   kafka::Offset last_stable_offset{};
-  kafka::Offset log_start_offset{};    ///< above the position: OFFSET_OUT_OF_RANGE, as Fetch would say; batches is empty
-  std::uint64_t slot_version = 0;      ///< for OneSidedWait
-  bool at_tail = false;                ///< everything readable has been delivered: poll a little, then wait
+  kafka::Offset log_start_offset{};  ///< above the position: OFFSET_OUT_OF_RANGE, as Fetch would say; batches is empty
+  std::uint64_t slot_version = 0;    ///< for OneSidedWait
+  bool at_tail = false;              ///< everything readable has been delivered: poll a little, then wait
 };
 
 /// Shares an endpoint's completions among the readers of one thread. Outlives them.
@@ -105,7 +105,8 @@ class Reader {
   [[nodiscard]] rdma::Result<void> adopt(Grant grant, kafka::Offset position);
   /// The lease of the grant held was renewed: answered to a request sent at `sent_at`.
   void renewed(Clock::TimePoint sent_at, std::int32_t lease_ms) { renewed(lease_deadline(sent_at, lease_ms)); }
-  /// The same, for a deadline computed elsewhere by `lease_deadline`; one that is earlier than the lease's changes nothing.
+  /// The same, for a deadline computed elsewhere by `lease_deadline`; one that is earlier than the lease's changes
+  /// nothing.
   void renewed(Clock::TimePoint deadline) { grant_.deadline = std::max(grant_.deadline, deadline); }
   /// Goes on elsewhere under the same grant.
   void seek(kafka::Offset position);
@@ -152,27 +153,27 @@ class Reader {
   bool has_grant_ = false;
   kafka::Offset position_{};
   Slot slot_{};
-  bool slot_fresh_ = false;      // read since the known bytes ran out
+  bool slot_fresh_ = false;  // read since the known bytes ran out
   Bytes mapped_slot_{};
 
-  std::size_t chunk_ = 0;        // index in grant_.chunks
-  std::uint32_t at_ = 0;         // bytes of it that are behind us
+  std::size_t chunk_ = 0;  // index in grant_.chunks
+  std::uint32_t at_ = 0;   // bytes of it that are behind us
   bool selected_ = false;
-  bool aligned_ = false;         // the batch at at_ holds position_, or is the first after it
-  std::uint32_t gap_at_ = 0;     // where a gap was seen once, and what followed it
+  bool aligned_ = false;      // the batch at at_ holds position_, or is the first after it
+  std::uint32_t gap_at_ = 0;  // where a gap was seen once, and what followed it
   kafka::Offset gap_base_{-1};
-  Bytes mapped_{};               // the selected chunk, over a mapper
+  Bytes mapped_{};  // the selected chunk, over a mapper
 
   Phase phase_ = Phase::idle;
   ReadQueue::Ticket ticket_ = 0;
-  std::uint32_t reading_ = 0;    // bytes asked for from at_ on
-  std::uint32_t arrived_ = 0;    // of them
-  std::uint32_t larger_ = 0;     // the next batch needs this many
+  std::uint32_t reading_ = 0;  // bytes asked for from at_ on
+  std::uint32_t arrived_ = 0;  // of them
+  std::uint32_t larger_ = 0;   // the next batch needs this many
   int slot_retries_ = 0;
   int check_retries_ = 0;
   std::unique_ptr<rdma::Landing> slot_landing_;
   std::unique_ptr<rdma::Landing> landing_;
-  std::uint32_t landed_ = 0;     // bytes of landing_ that may hold something
+  std::uint32_t landed_ = 0;  // bytes of landing_ that may hold something
   std::vector<Bytes> batches_;
   kafka::Offset next_position_{};
   std::uint32_t consumed_ = 0;

@@ -33,7 +33,8 @@ Words encode(const Slot& slot) {
 
 rdma::Result<Slot> decode(const Words& words) {
   const auto version = words[0];
-  if (version == 0 || (version & 1) != 0 || static_cast<std::uint32_t>(version) != static_cast<std::uint32_t>(words[7] >> 32) ||
+  if (version == 0 || (version & 1) != 0 ||
+      static_cast<std::uint32_t>(version) != static_cast<std::uint32_t>(words[7] >> 32) ||
       checksum(words) != static_cast<std::uint32_t>(words[7]))
     return rdma::Fault::torn_slot;
   Slot slot;

@@ -24,13 +24,15 @@ constexpr std::array rows{
     Row{Fault::layout_changed, "layout_changed", "the log goes on in chunks that this grant does not name", ""},
     Row{Fault::position_not_covered, "position_not_covered", "no chunk of the grant holds this offset", ""},
     Row{Fault::aborted_list_stale, "aborted_list_stale", "transactions were aborted since the grant", ""},
-    Row{Fault::access_error, "access_error", "the broker's side refused a READ: wrong key, out of bounds or revoked", ""},
+    Row{Fault::access_error, "access_error", "the broker's side refused a READ: wrong key, out of bounds or revoked",
+        ""},
     Row{Fault::qp_in_error, "qp_in_error", "the connection had failed before", ""},
     Row{Fault::peer_gone, "peer_gone", "the broker closed the connection, or is gone",
         "look whether the broker runs, and in its log why it cut this session"},
     Row{Fault::read_timed_out, "read_timed_out", "a READ did not complete before its deadline",
         "look for packet loss on the fabric (port counters), and for a broker host that stands still"},
-    Row{Fault::device_lost, "device_lost", "the device went away", "look at the port's state (ibstat, rdma link) and the kernel log"},
+    Row{Fault::device_lost, "device_lost", "the device went away",
+        "look at the port's state (ibstat, rdma link) and the kernel log"},
     Row{Fault::address_unreachable, "address_unreachable", "nobody listens at the provider's address",
         "check onesided.runtime.dir (shm: same host, same mount namespace) or the fabric's routing"},
     Row{Fault::no_device, "no_device", "this host has no device for this provider",
@@ -39,11 +41,16 @@ constexpr std::array rows{
         "raise `ulimit -l` (LimitMEMLOCK=infinity in the systemd unit)"},
     Row{Fault::not_registrable, "not_registrable", "this memory cannot be exposed by this provider",
         "only anonymous or memfd memory can; shm needs a memfd and a /proc that is mounted"},
-    Row{Fault::refused, "refused", "the broker refused the connection: token unknown, used or expired, or too many connections",
-        "connect again; if it goes on, raise onesided.sessions.per.principal.max or look for clients that leak consumers"},
-    Row{Fault::unknown_provider, "unknown_provider", "no provider of this name in this build", "`ciuic doctor` lists them"},
-    Row{Fault::incompatible, "incompatible", "the other side speaks another version of this provider", "use client and broker of the same release"},
-    Row{Fault::forked_child, "forked_child", "this process was forked from the one that connected", "make the consumer after fork(), or use spawn"},
+    Row{Fault::refused, "refused",
+        "the broker refused the connection: token unknown, used or expired, or too many connections",
+        "connect again; if it goes on, raise onesided.sessions.per.principal.max or look for clients that leak "
+        "consumers"},
+    Row{Fault::unknown_provider, "unknown_provider", "no provider of this name in this build",
+        "`ciuic doctor` lists them"},
+    Row{Fault::incompatible, "incompatible", "the other side speaks another version of this provider",
+        "use client and broker of the same release"},
+    Row{Fault::forked_child, "forked_child", "this process was forked from the one that connected",
+        "make the consumer after fork(), or use spawn"},
     Row{Fault::resources_exhausted, "resources_exhausted", "no memory, file descriptors or address space left",
         "raise `ulimit -n`, `ulimit -v` or vm.max_map_count"},
 };
@@ -76,10 +83,14 @@ std::string_view remedy(Fault fault) {
 }
 std::string_view name(Outcome outcome) {
   switch (outcome) {
-    case Outcome::retry_here: return "retry_here";
-    case Outcome::new_grant: return "new_grant";
-    case Outcome::reconnect: return "reconnect";
-    case Outcome::fall_back: return "fall_back";
+    case Outcome::retry_here:
+      return "retry_here";
+    case Outcome::new_grant:
+      return "new_grant";
+    case Outcome::reconnect:
+      return "reconnect";
+    case Outcome::fall_back:
+      return "fall_back";
   }
   return "unknown_outcome";
 }

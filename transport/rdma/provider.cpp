@@ -62,7 +62,8 @@ Token Token::random() {
 std::optional<Token> Token::from(Bytes bytes) {
   Token token;
   if (bytes.size() != token.bytes.size()) return std::nullopt;
-  std::transform(bytes.begin(), bytes.end(), token.bytes.begin(), [](std::byte b) { return static_cast<std::uint8_t>(b); });
+  std::transform(bytes.begin(), bytes.end(), token.bytes.begin(),
+                 [](std::byte b) { return static_cast<std::uint8_t>(b); });
   return token;
 }
 

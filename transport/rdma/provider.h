@@ -105,9 +105,9 @@ class Domain {
   virtual ~Domain() = default;
   [[nodiscard]] virtual std::string_view principal() const = 0;
   /// Makes the span readable, never writable, by peers of this domain. May block (pins pages) where memory is locked.
-  /// REQUIRES: non-empty, page aligned or inside one page, anonymous or memfd memory, outlives the Region. The same span
-  /// may be exposed in many domains, and twice in one (two keys).
-  /// Errors: memlock_limit, not_registrable, device_lost, resources_exhausted.
+  /// REQUIRES: non-empty, page aligned or inside one page, anonymous or memfd memory, outlives the Region. The same
+  /// span may be exposed in many domains, and twice in one (two keys). Errors: memlock_limit, not_registrable,
+  /// device_lost, resources_exhausted.
   [[nodiscard]] virtual Result<Region> expose(const Exposable& memory) = 0;
 };
 
@@ -138,17 +138,17 @@ class Listener {
 };
 
 struct ListenOptions {
-  std::string runtime_dir{};                       ///< for providers that need a file; made if missing (mode 0711)
-  std::uint32_t socket_mode = 0660;                ///< of that file: who may try a token at all
-  std::string address{};                           ///< where to listen, in the provider's form; empty: it chooses
+  std::string runtime_dir{};         ///< for providers that need a file; made if missing (mode 0711)
+  std::uint32_t socket_mode = 0660;  ///< of that file: who may try a token at all
+  std::string address{};             ///< where to listen, in the provider's form; empty: it chooses
   std::uint32_t connections_per_principal_max = 64;
   std::uint32_t connections_max = 4096;
 };
 
 struct ReadRequest {
   RemoteSpan from{};
-  MutableBytes to{};      ///< exactly `from.length` bytes of a Landing of the same endpoint, untouched until completion
-  std::uint64_t id = 0;   ///< comes back in the completion
+  MutableBytes to{};     ///< exactly `from.length` bytes of a Landing of the same endpoint, untouched until completion
+  std::uint64_t id = 0;  ///< comes back in the completion
 };
 struct Completion {
   std::uint64_t id = 0;
@@ -168,8 +168,9 @@ class Mapper {
  public:
   virtual ~Mapper() = default;
   /// The span's bytes in this process, read-only, while the endpoint lives. They may change under the reader once the
-  /// lease is over: check after, not before. The first use of a key may ask the broker (blocks up to the connect timeout).
-  /// Errors: access_error (unknown or foreign key, out of bounds), peer_gone, resources_exhausted, forked_child.
+  /// lease is over: check after, not before. The first use of a key may ask the broker (blocks up to the connect
+  /// timeout). Errors: access_error (unknown or foreign key, out of bounds), peer_gone, resources_exhausted,
+  /// forked_child.
   [[nodiscard]] virtual Result<Bytes> view(const RemoteSpan& span) = 0;
 };
 
@@ -190,7 +191,8 @@ class Endpoint {
   [[nodiscard]] virtual Result<std::size_t> poll(std::span<Completion> into) = 0;
   /// Null unless caps().maps_remote.
   [[nodiscard]] virtual Mapper* mapper() { return nullptr; }
-  /// No more READs; pending ones are dropped, and no Landing is written once it returned. `poll` answers a fault. Idempotent.
+  /// No more READs; pending ones are dropped, and no Landing is written once it returned. `poll` answers a fault.
+  /// Idempotent.
   virtual void close() = 0;
 };
 

@@ -1,4 +1,5 @@
-// The one place that names providers. A provider built as a plug-in adds its row here too, with a factory that loads it.
+// The one place that names providers. A provider built as a plug-in adds its row here too, with a factory that loads
+// it.
 #include <unistd.h>
 
 #include <array>

@@ -27,8 +27,10 @@ class FaultyEndpoint final : public Endpoint {
       Pending one{request, {}, {}, 0, {}, false, false};
       one.step = faults_->script.take();
       auto& state = *faults_;
-      if (state.hits(state.plan.delay, "delay")) one.polls_left = 1 + static_cast<int>(state.dice() % static_cast<unsigned>(state.plan.delay_polls_max));
-      if (state.hits(state.plan.torn, "torn") && request.from.length > 1) one.tear_after = 1 + static_cast<std::uint32_t>(state.dice() % (request.from.length - 1));
+      if (state.hits(state.plan.delay, "delay"))
+        one.polls_left = 1 + static_cast<int>(state.dice() % static_cast<unsigned>(state.plan.delay_polls_max));
+      if (state.hits(state.plan.torn, "torn") && request.from.length > 1)
+        one.tear_after = 1 + static_cast<std::uint32_t>(state.dice() % (request.from.length - 1));
       if (one.step && one.step->tear_after) one.tear_after = std::min(*one.step->tear_after, request.from.length);
       if (state.hits(state.plan.lost, "lost")) one.lost = true;
       if (state.hits(state.plan.revoke_in_flight, "revoke_in_flight")) one.revoke = true;
@@ -115,9 +117,11 @@ class FaultyEndpoint final : public Endpoint {
     if (one.tear_after) std::copy(one.early.begin(), one.early.end(), one.request.to.begin());
     for (std::size_t at = keep_from; at < before.size(); ++at) one.request.to[at] = before[at];
     if (!one.request.to.empty() && state.hits(state.plan.garbage, "garbage")) {
-      // Whole words: Kafka's checksum leaves the base offset out, so that a flip of its lowest bits alone is seen by nobody.
+      // Whole words: Kafka's checksum leaves the base offset out, so that a flip of its lowest bits alone is seen by
+      // nobody.
       const auto at = state.dice() % one.request.to.size() / 8 * 8;
-      for (auto i = at; i < std::min(at + 8, one.request.to.size()); ++i) one.request.to[i] = static_cast<std::byte>(state.dice());
+      for (auto i = at; i < std::min(at + 8, one.request.to.size()); ++i)
+        one.request.to[i] = static_cast<std::byte>(state.dice());
     }
     return std::nullopt;
   }
@@ -140,9 +144,12 @@ class FaultyProvider final : public Provider {
   std::string_view name() const override { return inner_->name(); }
   const Caps& caps() const override { return inner_->caps(); }
   bool crosses_hosts() const override { return inner_->crosses_hosts(); }
-  Result<std::shared_ptr<Domain>> open_domain(std::string principal) override { return inner_->open_domain(std::move(principal)); }
+  Result<std::shared_ptr<Domain>> open_domain(std::string principal) override {
+    return inner_->open_domain(std::move(principal));
+  }
   Result<std::unique_ptr<Listener>> listen(const ListenOptions& options) override { return inner_->listen(options); }
-  Result<std::unique_ptr<Endpoint>> connect(const std::string& address, const Token& token, const ConnectOptions& options) override {
+  Result<std::unique_ptr<Endpoint>> connect(const std::string& address, const Token& token,
+                                            const ConnectOptions& options) override {
     auto endpoint = inner_->connect(address, token, options);
     if (!endpoint) return endpoint.error();
     return std::unique_ptr<Endpoint>(std::make_unique<FaultyEndpoint>(std::move(*endpoint), faults_));

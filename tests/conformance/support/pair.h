@@ -50,7 +50,8 @@ class Pair {
       const ReadRequest request{{span.address + at, length, span.key}, (*landing)->bytes().subspan(at, length), 7};
       if (const auto posted = from.post_reads(std::span(&request, 1)); !posted) return posted.error();
       if (const auto fault = complete(from)) {
-        untouched = std::all_of((*landing)->bytes().begin(), (*landing)->bytes().end(), [](std::byte b) { return b == std::byte{0xEE}; });
+        untouched = std::all_of((*landing)->bytes().begin(), (*landing)->bytes().end(),
+                                [](std::byte b) { return b == std::byte{0xEE}; });
         return *fault;
       }
       at += length;

@@ -23,9 +23,13 @@ inline std::vector<Subject> all_subjects() {
       {"memory", [](const Clock& clock) { return make_provider("memory", clock).value(); }},
       {"shm", [](const Clock& clock) { return make_provider("shm", clock).value(); }},
       {"memory_decorated",
-       [](const Clock& clock) { return make_faulty(make_provider("memory", clock).value(), std::make_shared<FaultState>()); }},
+       [](const Clock& clock) {
+         return make_faulty(make_provider("memory", clock).value(), std::make_shared<FaultState>());
+       }},
       {"shm_decorated",
-       [](const Clock& clock) { return make_faulty(make_provider("shm", clock).value(), std::make_shared<FaultState>()); }},
+       [](const Clock& clock) {
+         return make_faulty(make_provider("shm", clock).value(), std::make_shared<FaultState>());
+       }},
   };
 }
 

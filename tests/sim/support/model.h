@@ -11,13 +11,13 @@
 
 namespace ciuic::sim {
 
-/// What was produced to one partition, and what a reader may therefore see. A batch carries its number as every record's
-/// key, and each record its place in the batch as its value.
+/// What was produced to one partition, and what a reader may therefore see. A batch carries its number as every
+/// record's key, and each record its place in the batch as its value.
 class Model {
  public:
   struct Batch {
     int records = 0;
-    std::optional<std::int64_t> base{};           ///< known once acknowledged, or once seen
+    std::optional<std::int64_t> base{};  ///< known once acknowledged, or once seen
     std::optional<kafka::ProducerId> transaction{};
   };
   int add(int records, std::optional<kafka::ProducerId> transaction) {
@@ -50,11 +50,14 @@ class Model {
       }
       if (!record->key || !record->value) return "a record without key or value";
       const auto number = std::stoll("0" + std::string(as_text(*record->key)));
-      if (number < 0 || number >= static_cast<std::int64_t>(batches_.size())) return "a record that was never produced here";
+      if (number < 0 || number >= static_cast<std::int64_t>(batches_.size()))
+        return "a record that was never produced here";
       const auto& produced = batches_[static_cast<std::size_t>(number)];
       if (std::stoi(std::string(as_text(*record->value))) != at) return "a record at the wrong place of its batch";
-      if (produced.transaction.value_or(kafka::no_producer_id) != batch.producer_id()) return "a batch of the wrong producer";
-      if (at == 0 && !place(static_cast<int>(number), record->offset.value)) return "a batch at two places, or two at one";
+      if (produced.transaction.value_or(kafka::no_producer_id) != batch.producer_id())
+        return "a batch of the wrong producer";
+      if (at == 0 && !place(static_cast<int>(number), record->offset.value))
+        return "a batch at two places, or two at one";
       ++at;
     }
     if (reader->error() != nullptr) return reader->error();

@@ -1,5 +1,5 @@
-// A consumer in the simulation. It does what client/core must: connect, grant, read, renew, wait, fall back, and nothing
-// on luck.
+// A consumer in the simulation. It does what client/core must: connect, grant, read, renew, wait, fall back, and
+// nothing on luck.
 #include "tests/sim/support/sim_client.h"
 
 #include "transport/rdma/registry.h"
@@ -13,7 +13,8 @@ using rdma::Fault;
 using rdma::Outcome;
 
 SimClient::SimClient(std::shared_ptr<rdma::Provider> provider, const Clock& clock, std::mt19937_64& dice, Model& model,
-                     std::string principal, std::uint64_t connection, kafka::Isolation isolation, onesided::ReaderLimits limits)
+                     std::string principal, std::uint64_t connection, kafka::Isolation isolation,
+                     onesided::ReaderLimits limits)
     : provider_(std::move(provider)),
       clock_(clock),
       dice_(dice),
@@ -89,21 +90,21 @@ void SimClient::connect(const BrokerSide& broker) {
   request.host_id = rdma::host_id();
   broker.exposure->connect({principal_, connection_}, std::move(request),
                            answer_to<kafka::OneSidedConnectResponse>([this](kafka::OneSidedConnectResponse response) {
-    path_ = Path::none;
-    not_before_ = clock_.now() + Milliseconds(50);
-    if (response.error_code != ErrorCode::none || response.providers.empty()) {
-      use_fetch_ = true;
-      return;
-    }
-    const auto& offer = response.providers.front();
-    auto endpoint = provider_->connect(offer.address, *rdma::Token::from(offer.token), {});
-    if (!endpoint) return;
-    session_ = response.session_id;
-    queue_ = std::make_unique<onesided::ReadQueue>(std::move(*endpoint), clock_);
-    reader_ = std::make_unique<onesided::Reader>(*queue_, limits_);
-    path_ = Path::connected;
-    not_before_ = clock_.now();
-  }));
+                             path_ = Path::none;
+                             not_before_ = clock_.now() + Milliseconds(50);
+                             if (response.error_code != ErrorCode::none || response.providers.empty()) {
+                               use_fetch_ = true;
+                               return;
+                             }
+                             const auto& offer = response.providers.front();
+                             auto endpoint = provider_->connect(offer.address, *rdma::Token::from(offer.token), {});
+                             if (!endpoint) return;
+                             session_ = response.session_id;
+                             queue_ = std::make_unique<onesided::ReadQueue>(std::move(*endpoint), clock_);
+                             reader_ = std::make_unique<onesided::Reader>(*queue_, limits_);
+                             path_ = Path::connected;
+                             not_before_ = clock_.now();
+                           }));
 }
 
 void SimClient::ask_grant(const BrokerSide& broker) {
@@ -118,34 +119,36 @@ void SimClient::ask_grant(const BrokerSide& broker) {
   partition.fetch_offset = position_.value;
   partition.bytes_wanted = 1 << (10 + dice_() % 8);
   broker.exposure->grant({principal_, connection_}, std::move(request),
-                         answer_to<kafka::OneSidedGrantResponse>([this, asked = position_, sent_at = clock_.now()](kafka::OneSidedGrantResponse response) {
-    asking_ = false;
-    not_before_ = clock_.now() + Milliseconds(10);
-    if (response.error_code != ErrorCode::none) return drop_connection();
-    const auto& one = response.topics.at(0).partitions.at(0);
-    if (one.error_code == ErrorCode::offset_out_of_range) {
-      if (asked.value < one.log_start_offset)
-        position_ = Offset(one.log_start_offset);
-      else if (asked.value <= model_.acknowledged_end())
-        fail("an offset that was acknowledged is out of range");
-      aborting_.clear();
-      return;
-    }
-    if (one.error_code != ErrorCode::none) {
-      if (one.retry_after_ms > 0) not_before_ = clock_.now() + Milliseconds(one.retry_after_ms);
-      if (one.retry_after_ms < 0 || dice_() % 4 == 0) use_fetch_ = true;
-      return;
-    }
-    auto grant = onesided::grant_of(one, asked, isolation_, sent_at, response.lease_ms);
-    if (!grant) return fail("a grant that makes no sense");
-    lease_ms_ = response.lease_ms;
-    renew_at_ = sent_at + Milliseconds(lease_ms_ / 3);
-    aborted_ahead_.assign(grant->aborted.begin(), grant->aborted.end());
-    aborting_.clear();
-    const auto adopted = reader_->adopt(std::move(*grant), position_);
-    if (!adopted) return act(adopted.error());
-    has_grant_ = true;
-  }));
+                         answer_to<kafka::OneSidedGrantResponse>(
+                             [this, asked = position_, sent_at = clock_.now()](kafka::OneSidedGrantResponse response) {
+                               asking_ = false;
+                               not_before_ = clock_.now() + Milliseconds(10);
+                               if (response.error_code != ErrorCode::none) return drop_connection();
+                               const auto& one = response.topics.at(0).partitions.at(0);
+                               if (one.error_code == ErrorCode::offset_out_of_range) {
+                                 if (asked.value < one.log_start_offset)
+                                   position_ = Offset(one.log_start_offset);
+                                 else if (asked.value <= model_.acknowledged_end())
+                                   fail("an offset that was acknowledged is out of range");
+                                 aborting_.clear();
+                                 return;
+                               }
+                               if (one.error_code != ErrorCode::none) {
+                                 if (one.retry_after_ms > 0)
+                                   not_before_ = clock_.now() + Milliseconds(one.retry_after_ms);
+                                 if (one.retry_after_ms < 0 || dice_() % 4 == 0) use_fetch_ = true;
+                                 return;
+                               }
+                               auto grant = onesided::grant_of(one, asked, isolation_, sent_at, response.lease_ms);
+                               if (!grant) return fail("a grant that makes no sense");
+                               lease_ms_ = response.lease_ms;
+                               renew_at_ = sent_at + Milliseconds(lease_ms_ / 3);
+                               aborted_ahead_.assign(grant->aborted.begin(), grant->aborted.end());
+                               aborting_.clear();
+                               const auto adopted = reader_->adopt(std::move(*grant), position_);
+                               if (!adopted) return act(adopted.error());
+                               has_grant_ = true;
+                             }));
 }
 
 void SimClient::renew(const BrokerSide& broker) {
@@ -155,16 +158,19 @@ void SimClient::renew(const BrokerSide& broker) {
   auto& one = request.grants.emplace_back();
   one.grant_id = reader_->grant().id;
   one.position = position_.value;
-  broker.exposure->renew({principal_, connection_}, std::move(request),
-                         answer_to<kafka::OneSidedRenewResponse>([this, sent_at = clock_.now(), id = reader_->grant().id](kafka::OneSidedRenewResponse response) {
-    renewing_ = false;
-    if (!reader_ || reader_->grant().id != id) return;
-    renew_at_ = clock_.now() + Milliseconds(lease_ms_ / 3);
-    if (response.error_code != ErrorCode::none) return drop_connection();
-    if (response.grants.at(0).error_code == ErrorCode::none) return reader_->renewed(sent_at, response.lease_ms);
-    // Not renewed: read on until the lease's end, or take a new grant now.
-    if (dice_() % 2 == 0) has_grant_ = false;
-  }));
+  broker.exposure->renew(
+      {principal_, connection_}, std::move(request),
+      answer_to<kafka::OneSidedRenewResponse>(
+          [this, sent_at = clock_.now(), id = reader_->grant().id](kafka::OneSidedRenewResponse response) {
+            renewing_ = false;
+            if (!reader_ || reader_->grant().id != id) return;
+            renew_at_ = clock_.now() + Milliseconds(lease_ms_ / 3);
+            if (response.error_code != ErrorCode::none) return drop_connection();
+            if (response.grants.at(0).error_code == ErrorCode::none)
+              return reader_->renewed(sent_at, response.lease_ms);
+            // Not renewed: read on until the lease's end, or take a new grant now.
+            if (dice_() % 2 == 0) has_grant_ = false;
+          }));
 }
 
 void SimClient::wait(const BrokerSide& broker) {
@@ -178,9 +184,9 @@ void SimClient::wait(const BrokerSide& broker) {
   one.slot_version = static_cast<std::int64_t>(slot_version_);
   broker.exposure->wait({principal_, connection_ + 1000}, std::move(request),
                         answer_to<kafka::OneSidedWaitResponse>([this](kafka::OneSidedWaitResponse response) {
-    waiting_ = false;
-    if (response.error_code != ErrorCode::none) drop_connection();
-  }));
+                          waiting_ = false;
+                          if (response.error_code != ErrorCode::none) drop_connection();
+                        }));
 }
 
 void SimClient::read(const BrokerSide& broker) {
@@ -208,10 +214,17 @@ void SimClient::read(const BrokerSide& broker) {
 
 void SimClient::act(Fault fault) {
   switch (rdma::outcome_of(fault)) {
-    case Outcome::retry_here: return;
-    case Outcome::new_grant: has_grant_ = false; return;
-    case Outcome::reconnect: drop_connection(); return;
-    case Outcome::fall_back: fail("fell back: " + std::string(rdma::text(fault))); return;
+    case Outcome::retry_here:
+      return;
+    case Outcome::new_grant:
+      has_grant_ = false;
+      return;
+    case Outcome::reconnect:
+      drop_connection();
+      return;
+    case Outcome::fall_back:
+      fail("fell back: " + std::string(rdma::text(fault)));
+      return;
   }
 }
 
@@ -261,7 +274,8 @@ void SimClient::fetch(const BrokerSide& broker) {
 void SimClient::deliver(std::span<const Bytes> batches, const std::vector<onesided::GrantedAborted>&) {
   for (const auto bytes : batches) {
     const auto batch = kafka::RecordBatchView::parse(bytes);
-    if (!batch || batch->size() != bytes.size() || !batch->crc_valid()) return fail("a batch that is none was delivered");
+    if (!batch || batch->size() != bytes.size() || !batch->crc_valid())
+      return fail("a batch that is none was delivered");
     const auto base = batch->base_offset();
     if (base > position_) return fail("records are missing before " + std::to_string(base.value));
     if (batch->last_offset() < position_) return fail("a batch is delivered twice");
@@ -280,7 +294,8 @@ void SimClient::deliver(std::span<const Bytes> batches, const std::vector<onesid
     } else if (batch->transactional()) {
       const auto committed = model_.committed(id);
       if (!committed) return fail("records of an open transaction are delivered");
-      if (*committed == aborted) return fail(aborted ? "committed records would be skipped" : "aborted records would be delivered");
+      if (*committed == aborted)
+        return fail(aborted ? "committed records would be skipped" : "aborted records would be delivered");
     }
   }
 }

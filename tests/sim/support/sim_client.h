@@ -79,7 +79,7 @@ class SimClient {
   Clock::TimePoint renew_at_{};
   std::int32_t lease_ms_ = 0;
   std::uint64_t slot_version_ = 0;
-  std::set<std::int64_t> aborting_;           // producers whose aborted transaction is being skipped
+  std::set<std::int64_t> aborting_;  // producers whose aborted transaction is being skipped
   std::deque<onesided::GrantedAborted> aborted_ahead_;
   std::uint64_t one_sided_ = 0, fetched_ = 0;
 };

@@ -20,7 +20,9 @@ broker::ArenaConfig SimWorld::draw_arena(std::mt19937_64& dice) {
 
 SimWorld::SimWorld(std::uint64_t seed) : dice_(seed), log_(seed * 7919 + 1, draw_arena(dice_), &forward_) {
   faults_->dice.seed(seed * 104729 + 3);
-  const auto maybe = [this](int most) { return chance(400) ? 1 + static_cast<int>(roll(static_cast<std::uint64_t>(most))) : 0; };
+  const auto maybe = [this](int most) {
+    return chance(400) ? 1 + static_cast<int>(roll(static_cast<std::uint64_t>(most))) : 0;
+  };
   auto& plan = faults_->plan;
   plan.delay = maybe(300);
   plan.torn = maybe(200);
@@ -43,7 +45,8 @@ SimWorld::SimWorld(std::uint64_t seed) : dice_(seed), log_(seed * 7919 + 1, draw
 
   config_.segment_bytes = 2048 << roll(4);
   config_.index_interval_bytes = 512;
-  config_.retention_bytes = rate_retention_ > 0 ? static_cast<std::int64_t>(8192U << roll(4)) : broker::LogConfig::unlimited;
+  config_.retention_bytes =
+      rate_retention_ > 0 ? static_cast<std::int64_t>(8192U << roll(4)) : broker::LogConfig::unlimited;
   config_.file_delete_delay_ms = 1000;
   log_.limits.read_ahead_bytes = 4096;
   settings_.providers = {"memory"};
@@ -197,8 +200,9 @@ void SimWorld::add_client() {
   limits.read_timeout = Milliseconds(80);
   limits.batch_bytes_max = 1U << 20;
   const auto isolation = chance(400) ? kafka::Isolation::read_committed : kafka::Isolation::read_uncommitted;
-  consumers_.push_back({std::make_unique<SimClient>(client_provider_, log_.clock, dice_, model_, "User:c" + std::to_string(roll(3)),
-                                                    next_connection_++, isolation, limits)});
+  consumers_.push_back(
+      {std::make_unique<SimClient>(client_provider_, log_.clock, dice_, model_, "User:c" + std::to_string(roll(3)),
+                                   next_connection_++, isolation, limits)});
 }
 
 void SimWorld::background(std::size_t steps) {
@@ -234,7 +238,9 @@ bool SimWorld::step() {
     const auto partition = log_.find("t");
     const auto start = partition->log_start_offset().value;
     const auto span = partition->high_watermark().value - start;
-    if (span > 0) partition->delete_records(Offset(start + static_cast<std::int64_t>(roll(static_cast<std::uint64_t>(span)))), [](const auto&) {});
+    if (span > 0)
+      partition->delete_records(Offset(start + static_cast<std::int64_t>(roll(static_cast<std::uint64_t>(span)))),
+                                [](const auto&) {});
   }
   if (chance(rate_deny_)) may_read_ = !may_read_;
   auto& some = consumers_[roll(consumers_.size())];
@@ -268,15 +274,19 @@ bool SimWorld::finish() {
     log_.settle();
     if (!clients(false)) return false;
     const auto end = [&](const SimClient& client) {
-      return client.isolation() == kafka::Isolation::read_committed ? partition->last_stable_offset() : partition->high_watermark();
+      return client.isolation() == kafka::Isolation::read_committed ? partition->last_stable_offset()
+                                                                    : partition->high_watermark();
     };
-    if (std::all_of(consumers_.begin(), consumers_.end(), [&](const Consumer& one) { return one.client->position() >= end(*one.client); })) {
+    if (std::all_of(consumers_.begin(), consumers_.end(),
+                    [&](const Consumer& one) { return one.client->position() >= end(*one.client); })) {
       for (const auto& one : consumers_) {
-        if (one.client->position().value < model_.acknowledged_end()) difference_ = "acknowledged records were never delivered";
+        if (one.client->position().value < model_.acknowledged_end())
+          difference_ = "acknowledged records were never delivered";
         totals_.one_sided += one.client->batches_one_sided();
         totals_.fetched += one.client->batches_fetched();
       }
-      if (difference_.empty() && !log_.offline_reasons.empty()) difference_ = "the log went offline: " + log_.offline_reasons.front();
+      if (difference_.empty() && !log_.offline_reasons.empty())
+        difference_ = "the log went offline: " + log_.offline_reasons.front();
       return difference_.empty();
     }
   }

@@ -12,8 +12,9 @@
 
 namespace ciuic::sim {
 
-/// One run: a seed draws the log's sizes, which faults exist at all and how often, the load, and the order of everything.
-/// Real: the log (over simulated files), the exposure, the memory provider, the read loop. Simulated: time, disk, faults.
+/// One run: a seed draws the log's sizes, which faults exist at all and how often, the load, and the order of
+/// everything. Real: the log (over simulated files), the exposure, the memory provider, the read loop. Simulated: time,
+/// disk, faults.
 class SimWorld {
  public:
   explicit SimWorld(std::uint64_t seed);
@@ -25,8 +26,8 @@ class SimWorld {
   [[nodiscard]] const std::string& difference() const { return difference_; }
 
   struct Totals {
-    std::uint64_t steps = 0, appended = 0, one_sided = 0, fetched = 0, restarts = 0, faults = 0, revocations = 0, grants = 0,
-                  renewals = 0, draining = 0;
+    std::uint64_t steps = 0, appended = 0, one_sided = 0, fetched = 0, restarts = 0, faults = 0, revocations = 0,
+                  grants = 0, renewals = 0, draining = 0;
   };
   [[nodiscard]] Totals totals() const;
 
@@ -92,8 +93,8 @@ class SimWorld {
     std::int32_t sequence;
   };
   std::vector<Open> open_;
-  int weight_append_, weight_time_, rate_restart_, rate_evict_, rate_delete_, rate_retention_, rate_freeze_, rate_cut_, rate_deny_,
-      rate_transaction_;
+  int weight_append_, weight_time_, rate_restart_, rate_evict_, rate_delete_, rate_retention_, rate_freeze_, rate_cut_,
+      rate_deny_, rate_transaction_;
   Totals totals_;
 };
 

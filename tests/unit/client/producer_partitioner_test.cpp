@@ -26,7 +26,8 @@ TEST(Partitioners, AKeyGoesWhereJavaAndLibrdkafkaPutIt) {
   // CRC32 as zlib's, as in librdkafka's unit test of its partitioners.
   EXPECT_EQ(partition_of(Partitioner::consistent, hejsan, n), static_cast<std::int32_t>(0xd077037eU % n));
   EXPECT_EQ(partition_of(Partitioner::consistent_random, hejsan, n), static_cast<std::int32_t>(0xd077037eU % n));
-  EXPECT_EQ(partition_of(Partitioner::consistent, as_bytes("this is another string with more length to it perhaps"), n), static_cast<std::int32_t>(0xb0150df7U % n));
+  EXPECT_EQ(partition_of(Partitioner::consistent, as_bytes("this is another string with more length to it perhaps"), n),
+            static_cast<std::int32_t>(0xb0150df7U % n));
 }
 
 TEST(Partitioners, WithoutAKeyEachDoesAsItsNameSays) {

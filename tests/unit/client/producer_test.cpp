@@ -34,7 +34,8 @@ struct Got {
 };
 
 /// Everything of a topic by partition, until `count` records came or the time is over.
-std::map<std::int32_t, std::vector<Got>> read(const std::string& address, const std::string& topic, std::int32_t partitions, std::size_t count, Milliseconds timeout = 20s) {
+std::map<std::int32_t, std::vector<Got>> read(const std::string& address, const std::string& topic,
+                                              std::int32_t partitions, std::size_t count, Milliseconds timeout = 20s) {
   auto consumer = Consumer::open({{"bootstrap.servers", address}, {"transport", "tcp"}}).value();
   std::vector<TopicPartitionOffset> all;
   for (std::int32_t i = 0; i < partitions; ++i) all.push_back({topic, i, offset_beginning, {}});
@@ -50,8 +51,13 @@ std::map<std::int32_t, std::vector<Got>> read(const std::string& address, const 
     for (const auto& batch : batches) {
       reader.open(batch).value();
       while (const auto* record = reader.next()) {
-        Got one{record->offset, record->timestamp, std::string(as_text(record->key.value_or(Bytes{}))), std::string(as_text(record->value.value_or(Bytes{}))), {}};
-        for (const auto& header : record->headers) one.headers.emplace_back(header.key, as_text(header.value.value_or(Bytes{})));
+        Got one{record->offset,
+                record->timestamp,
+                std::string(as_text(record->key.value_or(Bytes{}))),
+                std::string(as_text(record->value.value_or(Bytes{}))),
+                {}};
+        for (const auto& header : record->headers)
+          one.headers.emplace_back(header.key, as_text(header.value.value_or(Bytes{})));
         out[batch.partition()].push_back(std::move(one));
         ++got;
       }
@@ -69,8 +75,12 @@ RecordToSend record(std::string_view topic, std::string_view value) {
 }
 
 class Codecs : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
-INSTANTIATE_TEST_SUITE_P(Every, Codecs, ::testing::Combine(::testing::Values("none", "gzip", "snappy", "lz4", "zstd"), ::testing::Values("all", "1", "0")),
-                         [](const auto& one) { return std::string(std::get<0>(one.param)) + "_acks_" + std::get<1>(one.param); });
+INSTANTIATE_TEST_SUITE_P(Every, Codecs,
+                         ::testing::Combine(::testing::Values("none", "gzip", "snappy", "lz4", "zstd"),
+                                            ::testing::Values("all", "1", "0")),
+                         [](const auto& one) {
+                           return std::string(std::get<0>(one.param)) + "_acks_" + std::get<1>(one.param);
+                         });
 
 TEST_P(Codecs, WhatIsSentIsThereInOrderAndWhereTheAnswerSays) {
   TestBroker broker;
@@ -102,7 +112,8 @@ TEST_P(Codecs, WhatIsSentIsThereInOrderAndWhereTheAnswerSays) {
     ASSERT_EQ(there.value, "value " + std::to_string(i));
     ASSERT_EQ(there.timestamp, 1'700'000'000'000 + i);
     ASSERT_EQ(there.headers, (std::vector<std::pair<std::string, std::string>>{{"n", there.value}}));
-    EXPECT_EQ(where[static_cast<std::size_t>(i)], std::make_pair(partition, std::string_view(acks) == "0" ? -1 : std::int64_t{offset}));
+    EXPECT_EQ(where[static_cast<std::size_t>(i)],
+              std::make_pair(partition, std::string_view(acks) == "0" ? -1 : std::int64_t{offset}));
   }
 }
 

@@ -1,7 +1,8 @@
 // Exposure over the real log on one thread: who gets what, until when, and when memory goes back.
+#include "broker/exposure/exposure.h"
+
 #include <gtest/gtest.h>
 
-#include "broker/exposure/exposure.h"
 #include "tests/unit/log/support/log_world.h"
 #include "transport/base/log.h"
 #include "transport/kafka/messages/ciuic_onesided.h"
@@ -17,7 +18,9 @@ struct Forward final : LogObserver {
   Exposure* to = nullptr;
   void chunk_opened(Partition& p, const std::shared_ptr<Chunk>& c) override { to->chunk_opened(p, c); }
   void chunk_sealed(Partition& p, const std::shared_ptr<Chunk>& c) override { to->chunk_sealed(p, c); }
-  void chunk_wanted_back(Partition& p, const std::shared_ptr<Chunk>& c, Task done) override { to->chunk_wanted_back(p, c, std::move(done)); }
+  void chunk_wanted_back(Partition& p, const std::shared_ptr<Chunk>& c, Task done) override {
+    to->chunk_wanted_back(p, c, std::move(done));
+  }
   void committed(Partition& p, const Committed& at) override { to->committed(p, at); }
   void layout_changed(Partition& p, LayoutChange change) override { to->layout_changed(p, change); }
 };
@@ -35,7 +38,9 @@ class ExposureTest : public ::testing::Test {
     parts.home = &world_.executor;
     parts.executors = {&world_.executor};
     parts.providers = {provider_};
-    parts.lookup.find = [this](const kafka::TopicId& topic, kafka::PartitionIndex) { return topic == log_->topic_id() ? log_ : nullptr; };
+    parts.lookup.find = [this](const kafka::TopicId& topic, kafka::PartitionIndex) {
+      return topic == log_->topic_id() ? log_ : nullptr;
+    };
     parts.lookup.may_read = [this](const std::string& principal, const std::string&) { return principal != denied_; };
     exposure_ = std::make_unique<Exposure>(std::move(parts));
     forward_.to = exposure_.get();
@@ -47,13 +52,15 @@ class ExposureTest : public ::testing::Test {
   }
   void fill(int batches) {
     for (int i = 0; i < batches; ++i)
-      ASSERT_TRUE(world_.append(*log_, testing::make_batch({.records = 5, .value_bytes = 40}), {AppendOrigin::client, kafka::LeaderEpoch(0)}));
+      ASSERT_TRUE(world_.append(*log_, testing::make_batch({.records = 5, .value_bytes = 40}),
+                                {AppendOrigin::client, kafka::LeaderEpoch(0)}));
   }
   template <class Request, class Response>
-  Response ask(void (Exposure::*api)(ExposurePeer, Request, Exposure::Done<Response>), Request request, const std::string& who = "User:a",
-               std::uint64_t connection = 1) {
+  Response ask(void (Exposure::*api)(ExposurePeer, Request, Exposure::Done<Response>), Request request,
+               const std::string& who = "User:a", std::uint64_t connection = 1) {
     std::optional<Response> got;
-    (exposure_.get()->*api)({who, connection}, std::move(request), [&](Response response) { got = std::move(response); });
+    (exposure_.get()->*api)({who, connection}, std::move(request),
+                            [&](Response response) { got = std::move(response); });
     world_.settle();
     EXPECT_TRUE(got);
     return got.value_or(Response{});
@@ -75,7 +82,8 @@ class ExposureTest : public ::testing::Test {
     one.bytes_wanted = 100000;
     return ask(&Exposure::grant, request, who);
   }
-  ErrorCode renew(std::int64_t session, std::int64_t grant_id, std::int64_t position = 0, const std::string& who = "User:a") {
+  ErrorCode renew(std::int64_t session, std::int64_t grant_id, std::int64_t position = 0,
+                  const std::string& who = "User:a") {
     kafka::OneSidedRenewRequest request;
     request.session_id = session;
     auto& one = request.grants.emplace_back();
@@ -84,7 +92,9 @@ class ExposureTest : public ::testing::Test {
     const auto response = ask(&Exposure::renew, request, who);
     return response.error_code != ErrorCode::none ? response.error_code : response.grants.at(0).error_code;
   }
-  static const auto& only(const kafka::OneSidedGrantResponse& response) { return response.topics.at(0).partitions.at(0); }
+  static const auto& only(const kafka::OneSidedGrantResponse& response) {
+    return response.topics.at(0).partitions.at(0);
+  }
   /// Everything below the high watermark is deleted: the log wants the chunks back.
   void delete_all() {
     log_->delete_records(kafka::Offset(-1), [](const auto&) {});
@@ -109,7 +119,8 @@ TEST_F(ExposureTest, AGrantCoversTheLogInOrderWithoutAHole) {
   ASSERT_EQ(one.error_code, ErrorCode::none);
   ASSERT_FALSE(one.chunks.empty());
   EXPECT_LE(one.chunks.front().base_offset, 7);
-  for (std::size_t i = 1; i < one.chunks.size(); ++i) EXPECT_EQ(one.chunks[i].base_offset, one.chunks[i - 1].next_offset);
+  for (std::size_t i = 1; i < one.chunks.size(); ++i)
+    EXPECT_EQ(one.chunks[i].base_offset, one.chunks[i - 1].next_offset);
   EXPECT_EQ(one.high_watermark, 200);
   EXPECT_EQ(exposure_->metrics().grants.load(), 1);
 }
@@ -122,7 +133,8 @@ TEST_F(ExposureTest, OnlyWhoMayReadIsGrantedAndRenewed) {
   EXPECT_EQ(only(grant(session, 0)).error_code, ErrorCode::topic_authorization_failed);
   EXPECT_EQ(renew(session, only(granted).grant_id), ErrorCode::topic_authorization_failed);
   denied_.clear();
-  EXPECT_EQ(renew(session, only(granted).grant_id), ErrorCode::invalid_fetch_session_epoch) << "a denied lease does not come back";
+  EXPECT_EQ(renew(session, only(granted).grant_id), ErrorCode::invalid_fetch_session_epoch)
+      << "a denied lease does not come back";
 }
 
 TEST_F(ExposureTest, ASessionIsOfItsPrincipalAlone) {
@@ -162,7 +174,8 @@ TEST_F(ExposureTest, ChunksGoBackOnlyWhenLeaseAndLongestReadAreOver) {
   delete_all();
   const auto draining = exposure_->metrics().draining_chunks.load();
   EXPECT_GT(draining, 0);
-  EXPECT_EQ(renew(session, only(granted).grant_id), ErrorCode::invalid_fetch_session_epoch) << "no renewal of what is wanted back";
+  EXPECT_EQ(renew(session, only(granted).grant_id), ErrorCode::invalid_fetch_session_epoch)
+      << "no renewal of what is wanted back";
   world_.advance(Milliseconds(1100));
   EXPECT_EQ(exposure_->metrics().draining_chunks.load(), draining) << "a READ may still be on its way";
   world_.advance(Milliseconds(150));
@@ -209,7 +222,8 @@ TEST_F(ExposureTest, AConnectionThatEndedIsCutWhenItsLeasesAreOver) {
 
 TEST_F(ExposureTest, ARevokedPrincipalIsCutNow) {
   const auto connected = connect();
-  auto endpoint = provider_->connect(connected.providers.at(0).address, *rdma::Token::from(connected.providers.at(0).token), {});
+  auto endpoint =
+      provider_->connect(connected.providers.at(0).address, *rdma::Token::from(connected.providers.at(0).token), {});
   ASSERT_TRUE(endpoint);
   (void)grant(connected.session_id, 0);
   exposure_->revoke_principal("User:a");

@@ -203,11 +203,14 @@ TEST(Survival, TransactionalOffsetsCountWhenTheirTransactionIsCommitted) {
     header.transactional = true;
     Buffer batch;
     ASSERT_TRUE(builder.finish(header, batch).has_value());
-    ASSERT_TRUE(world.logs.append(*world.partition, batch, {AppendOrigin::coordinator, kafka::LeaderEpoch(0)}).has_value());
+    ASSERT_TRUE(
+        world.logs.append(*world.partition, batch, {AppendOrigin::coordinator, kafka::LeaderEpoch(0)}).has_value());
   };
   const auto end = [&](kafka::ProducerId producer, bool commit) {
-    ASSERT_TRUE(world.logs.append(*world.partition, make_marker(producer, kafka::ProducerEpoch(0), commit, 0),
-                                  {AppendOrigin::coordinator, kafka::LeaderEpoch(0)}).has_value());
+    ASSERT_TRUE(world.logs
+                    .append(*world.partition, make_marker(producer, kafka::ProducerEpoch(0), commit, 0),
+                            {AppendOrigin::coordinator, kafka::LeaderEpoch(0)})
+                    .has_value());
   };
   write(kafka::ProducerId(1), 100);
   world.load();

@@ -25,7 +25,8 @@ TEST(GroupState, EveryPairIsEitherListedOnceOrNoTransition) {
 
 TEST(GroupState, NothingLeavesDeadAndEverythingElseCanDie) {
   for (const auto& row : group_transitions) EXPECT_NE(row.from, GroupState::dead);
-  for (const auto state : {GroupState::empty, GroupState::preparing_rebalance, GroupState::completing_rebalance, GroupState::stable}) {
+  for (const auto state :
+       {GroupState::empty, GroupState::preparing_rebalance, GroupState::completing_rebalance, GroupState::stable}) {
     EXPECT_EQ(next_state(state, GroupEvent::removed), GroupState::dead);
   }
 }
@@ -52,11 +53,24 @@ TEST(GroupRecords, AnOffsetIsWrittenAsApacheWritesIt) {
   offset.metadata = "m";
   offset.commit_ms = 1'700'000'000'000;
   const auto record = offset_record("g", {"t", kafka::PartitionIndex(3)}, offset);
-  EXPECT_EQ(hex(record.key), "0001" "000167" "000174" "00000003");
-  EXPECT_EQ(hex(*record.value), "0003" "000000000000002a" "00000007" "00016d" "0000018bcfe56800");
+  EXPECT_EQ(hex(record.key),
+            "0001"
+            "000167"
+            "000174"
+            "00000003");
+  EXPECT_EQ(hex(*record.value),
+            "0003"
+            "000000000000002a"
+            "00000007"
+            "00016d"
+            "0000018bcfe56800");
   offset.expire_ms = 1'700'000'000'001;
   EXPECT_EQ(hex(*offset_record("g", {"t", kafka::PartitionIndex(3)}, offset).value),
-            "0001" "000000000000002a" "00016d" "0000018bcfe56800" "0000018bcfe56801");
+            "0001"
+            "000000000000002a"
+            "00016d"
+            "0000018bcfe56800"
+            "0000018bcfe56801");
 }
 
 TEST(GroupRecords, AGroupIsWrittenAsApacheWritesIt) {
@@ -67,8 +81,17 @@ TEST(GroupRecords, AGroupIsWrittenAsApacheWritesIt) {
   value.leader = std::nullopt;
   value.current_state_timestamp = 5;
   const auto record = group_record("g", value);
-  EXPECT_EQ(hex(record.key), "0002" "000167");
-  EXPECT_EQ(hex(*record.value), "0003" "0008636f6e73756d6572" "00000001" "ffff" "ffff" "0000000000000005" "00000000");
+  EXPECT_EQ(hex(record.key),
+            "0002"
+            "000167");
+  EXPECT_EQ(hex(*record.value),
+            "0003"
+            "0008636f6e73756d6572"
+            "00000001"
+            "ffff"
+            "ffff"
+            "0000000000000005"
+            "00000000");
 }
 
 TEST(GroupRecords, WhatIsNoRecordOfOursIsSaidSo) {

@@ -1,11 +1,12 @@
 // The read loop against scripted READs, over memory a test fills itself.
+#include "transport/onesided/reader.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
 
 #include "tests/conformance/support/pair.h"
 #include "transport/kafka/record_batch.h"
-#include "transport/onesided/reader.h"
 
 namespace ciuic::onesided {
 namespace {
@@ -183,7 +184,8 @@ TEST_P(ReaderTest, TheLogGoingOnInAnotherChunkAsksForANewGrant) {
   EXPECT_EQ(read().error(), Fault::layout_changed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, ReaderTest, ::testing::Values("memory", "shm"), [](const auto& one) { return std::string(one.param); });
+INSTANTIATE_TEST_SUITE_P(Over, ReaderTest, ::testing::Values("memory", "shm"),
+                         [](const auto& one) { return std::string(one.param); });
 
 class ScriptedReads : public ReaderTest {};
 
@@ -228,7 +230,8 @@ TEST_P(ScriptedReads, ATornSlotIsReadAgain) {
   EXPECT_TRUE(read());
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, ScriptedReads, ::testing::Values("memory"), [](const auto& one) { return std::string(one.param); });
+INSTANTIATE_TEST_SUITE_P(Over, ScriptedReads, ::testing::Values("memory"),
+                         [](const auto& one) { return std::string(one.param); });
 
 }  // namespace
 }  // namespace ciuic::onesided

@@ -1,11 +1,11 @@
 // Slots: what is torn is seen.
+#include "transport/onesided/slot.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cstring>
 #include <thread>
-
-#include "transport/onesided/slot.h"
 
 namespace ciuic::onesided {
 namespace {

@@ -17,7 +17,8 @@ TEST(Fault, EveryOneHasAnOutcomeANameAndWords) {
     EXPECT_NE(name(outcome_of(fault)), "unknown_outcome");
     EXPECT_TRUE(names.insert(name(fault)).second) << name(fault);
     EXPECT_FALSE(text(fault).empty()) << name(fault);
-    EXPECT_TRUE(outcome_of(fault) != Outcome::fall_back || !remedy(fault).empty()) << name(fault) << ": a person must act";
+    EXPECT_TRUE(outcome_of(fault) != Outcome::fall_back || !remedy(fault).empty())
+        << name(fault) << ": a person must act";
   }
   EXPECT_EQ(name(static_cast<Fault>(999)), "unknown_fault");
 }

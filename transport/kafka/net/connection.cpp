@@ -126,7 +126,8 @@ asio::awaitable<bool> Connection::fill(std::byte* to, std::size_t bytes) {
     }
     error_code error;
     if (bytes >= staging_bytes) {  // a large body goes straight to its place
-      const auto n = co_await socket_.async_read_some(asio::buffer(to, bytes), asio::redirect_error(use_awaitable, error));
+      const auto n =
+          co_await socket_.async_read_some(asio::buffer(to, bytes), asio::redirect_error(use_awaitable, error));
       to += n;
       bytes -= n;
     } else {
@@ -148,8 +149,8 @@ asio::awaitable<bool> Connection::read_loop() {
     if (!co_await fill(prefix, sizeof prefix)) co_return true;
     const auto size = load_be<std::int32_t>(prefix);
     if (size < static_cast<std::int32_t>(request_start_bytes) || size > limits_.request_bytes_max) {
-      log::warn("net", "request refused, connection closed peer={} size={} allowed=8…{} (socket.request.max.bytes)", peer_,
-                size, limits_.request_bytes_max);
+      log::warn("net", "request refused, connection closed peer={} size={} allowed=8…{} (socket.request.max.bytes)",
+                peer_, size, limits_.request_bytes_max);
       co_return false;
     }
     const auto bytes = static_cast<std::size_t>(size);
@@ -158,7 +159,8 @@ asio::awaitable<bool> Connection::read_loop() {
     const auto api_key = load_be<std::int16_t>(begin);
     const auto reserved = service_.memory_for(api_key, bytes);
     if (!reserved) {
-      log::warn("net", "request refused, connection closed: too large for its api peer={} api={} size={}", peer_, api_key, size);
+      log::warn("net", "request refused, connection closed: too large for its api peer={} api={} size={}", peer_,
+                api_key, size);
       co_return false;
     }
     while (!closed_ && !draining_ && slots_.size() >= limits_.in_flight_max) {
@@ -189,12 +191,12 @@ void Connection::start(std::shared_ptr<const RequestBytes> request, std::size_t 
   slot->reserved = reserved;
   slots_.push_back(slot);
   auto self = shared_from_this();
-  asio::co_spawn(socket_.get_executor(), service_.handle(self, std::move(request)),
-                 asio::bind_cancellation_slot(slot->cancel.slot(),
-                                              [self, slot](std::exception_ptr bug, Service::Answer answer) {
-                                                if (bug) answer = {std::nullopt, true};  // the service logged it
-                                                self->finished(*slot, std::move(answer));
-                                              }));
+  asio::co_spawn(
+      socket_.get_executor(), service_.handle(self, std::move(request)),
+      asio::bind_cancellation_slot(slot->cancel.slot(), [self, slot](std::exception_ptr bug, Service::Answer answer) {
+        if (bug) answer = {std::nullopt, true};  // the service logged it
+        self->finished(*slot, std::move(answer));
+      }));
 }
 
 void Connection::finished(Slot& slot, Service::Answer answer) {
@@ -254,7 +256,8 @@ asio::awaitable<void> Connection::watch_idle() {
     // A request that is being waited for (a long poll) keeps the connection; a peer that takes no bytes does not.
     const bool waiting = !slots_.empty() && !slots_.front()->done;
     if (progress_ == before && !waiting) {
-      log::info("net", "connection closed, idle peer={} limit_ms={} (connections.max.idle.ms)", peer_, limits_.idle_max.count());
+      log::info("net", "connection closed, idle peer={} limit_ms={} (connections.max.idle.ms)", peer_,
+                limits_.idle_max.count());
       close();
     }
   }

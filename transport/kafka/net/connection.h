@@ -44,9 +44,9 @@ class MemoryBudget {
 };
 
 struct ConnectionLimits {
-  std::int32_t request_bytes_max = 100 << 20;      // socket.request.max.bytes
-  std::size_t in_flight_max = 64;                  // requests of one connection being answered; reading stops above it
-  Milliseconds idle_max{600'000};                  // connections.max.idle.ms; a write that stalls as long ends it too
+  std::int32_t request_bytes_max = 100 << 20;  // socket.request.max.bytes
+  std::size_t in_flight_max = 64;              // requests of one connection being answered; reading stops above it
+  Milliseconds idle_max{600'000};              // connections.max.idle.ms; a write that stalls as long ends it too
 };
 
 class Connection;
@@ -65,7 +65,8 @@ class Service {
                                                 std::shared_ptr<const RequestBytes> request) = 0;
   /// Called before the body is read: the memory that answering takes, reserved from the budget meanwhile. Nothing:
   /// too large for this API, the connection ends.
-  [[nodiscard]] virtual std::optional<std::size_t> memory_for(std::int16_t api_key, std::size_t request_bytes) const = 0;
+  [[nodiscard]] virtual std::optional<std::size_t> memory_for(std::int16_t api_key,
+                                                              std::size_t request_bytes) const = 0;
   /// The connection ended; no further call for it.
   virtual void closed(Connection& connection) = 0;
 };
@@ -124,8 +125,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string peer_;
   std::string peer_host_;
   std::deque<std::shared_ptr<Slot>> slots_;
-  boost::asio::steady_timer something_done_;   // cancelled: the writer looks again
-  boost::asio::steady_timer room_;             // cancelled: the reader looks again
+  boost::asio::steady_timer something_done_;  // cancelled: the writer looks again
+  boost::asio::steady_timer room_;            // cancelled: the reader looks again
   boost::asio::steady_timer idle_;
   std::unique_ptr<std::byte[]> staging_;
   std::size_t staged_from_ = 0;

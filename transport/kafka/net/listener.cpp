@@ -17,8 +17,9 @@ using boost::system::error_code;
 ResultOf<Listener, std::string> Listener::open(asio::io_context& context, const std::string& host, std::uint16_t port) {
   error_code error;
   asio::ip::tcp::resolver resolver(context);
-  const auto found = resolver.resolve(host.empty() ? "0.0.0.0" : host, std::to_string(port),
-                                      asio::ip::tcp::resolver::passive | asio::ip::tcp::resolver::address_configured, error);
+  const auto found =
+      resolver.resolve(host.empty() ? "0.0.0.0" : host, std::to_string(port),
+                       asio::ip::tcp::resolver::passive | asio::ip::tcp::resolver::address_configured, error);
   if (error || found.empty()) {
     return fmt::format("listeners: '{}' is no address of this host ({}); use one, or leave it empty for all", host,
                        error.message());
@@ -30,7 +31,8 @@ ResultOf<Listener, std::string> Listener::open(asio::io_context& context, const 
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(1024, error);
   if (error) {
-    return fmt::format("listeners: cannot listen on {}:{}: {}; is another broker running there?", host, port, error.message());
+    return fmt::format("listeners: cannot listen on {}:{}: {}; is another broker running there?", host, port,
+                       error.message());
   }
   const auto bound = acceptor.local_endpoint().port();
   return Listener(std::move(acceptor), bound);
@@ -46,7 +48,8 @@ asio::awaitable<void> Listener::run(std::function<asio::io_context&()> next,
       continue;
     }
     if (error == asio::error::operation_aborted || !acceptor_.is_open()) co_return;
-    log::warn("net", "a connection could not be accepted reason=\"{}\"; raise `ulimit -n` if descriptors ran out", error.message());
+    log::warn("net", "a connection could not be accepted reason=\"{}\"; raise `ulimit -n` if descriptors ran out",
+              error.message());
     asio::steady_timer pause(acceptor_.get_executor(), std::chrono::milliseconds(100));
     co_await pause.async_wait(asio::redirect_error(use_awaitable, error));
   }

@@ -23,7 +23,8 @@ constexpr Caps memory_caps{.enforces_bounds = true,
 
 /// Slots are written while they are read: whole words, as a NIC fetches a cache line's. TSan sees atomics.
 void copy_out(Bytes from, MutableBytes to) {
-  const bool words = from.size() <= 64 && from.size() % 8 == 0 && reinterpret_cast<std::uintptr_t>(from.data()) % 8 == 0;
+  const bool words =
+      from.size() <= 64 && from.size() % 8 == 0 && reinterpret_cast<std::uintptr_t>(from.data()) % 8 == 0;
   if (!words) {
     std::memcpy(to.data(), from.data(), from.size());
     return;
@@ -246,7 +247,8 @@ class MemoryProvider final : public Provider {
     if (!fabric_->listeners.emplace(address, state).second) return Fault::refused;
     return std::unique_ptr<Listener>(std::make_unique<MemoryListener>(fabric_, std::move(state), std::move(address)));
   }
-  Result<std::unique_ptr<Endpoint>> connect(const std::string& address, const Token& token, const ConnectOptions&) override {
+  Result<std::unique_ptr<Endpoint>> connect(const std::string& address, const Token& token,
+                                            const ConnectOptions&) override {
     const std::scoped_lock lock(fabric_->mutex);
     const auto found = fabric_->listeners.find(address);
     if (found == fabric_->listeners.end()) return Fault::address_unreachable;

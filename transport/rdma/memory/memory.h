@@ -20,8 +20,9 @@ class MemoryFabric {
 };
 
 /// The reference provider: broker and client in one process. It enforces everything the contract names: keys by domain,
-/// bounds, read-only, revocation, one-time tokens; an access error breaks the endpoint and cuts the broker's side. A READ
-/// happens when its completion is polled, so a revocation between post and poll is seen. Deterministic: no threads.
+/// bounds, read-only, revocation, one-time tokens; an access error breaks the endpoint and cuts the broker's side. A
+/// READ happens when its completion is polled, so a revocation between post and poll is seen. Deterministic: no
+/// threads.
 [[nodiscard]] std::shared_ptr<Provider> make_memory_provider(const MemoryFabric& fabric, const Clock& clock);
 
 }  // namespace ciuic::rdma

@@ -27,7 +27,8 @@ constexpr std::size_t keys_remembered = 1U << 16;
 /// Counts forks that this process descends from since the first endpoint: cheaper than getpid at every read.
 std::atomic<unsigned>& fork_depth() {
   static std::atomic<unsigned> depth{0};
-  static const int registered = ::pthread_atfork(nullptr, nullptr, [] { depth.fetch_add(1, std::memory_order_relaxed); });
+  static const int registered =
+      ::pthread_atfork(nullptr, nullptr, [] { depth.fetch_add(1, std::memory_order_relaxed); });
   (void)registered;
   return depth;
 }
@@ -36,7 +37,8 @@ std::atomic<unsigned>& fork_depth() {
 class Piece {
  public:
   Piece(const std::byte* at, std::uint64_t offset, std::size_t length) : at_(at), offset_(offset), length_(length) {}
-  Piece(Piece&& other) noexcept : at_(std::exchange(other.at_, nullptr)), offset_(other.offset_), length_(other.length_) {}
+  Piece(Piece&& other) noexcept
+      : at_(std::exchange(other.at_, nullptr)), offset_(other.offset_), length_(other.length_) {}
   Piece& operator=(Piece&&) = delete;
   ~Piece() {
     if (at_) ::munmap(const_cast<std::byte*>(at_), length_);
@@ -92,7 +94,8 @@ class ShmEndpoint final : public Endpoint, public Mapper {
     Bytes bytes;
   };
   [[nodiscard]] Result<const Region*> learn(std::uint64_t key);
-  [[nodiscard]] Result<Bytes> map(std::uint64_t backing, UniqueFd descriptor, std::uint64_t offset, std::uint32_t length);
+  [[nodiscard]] Result<Bytes> map(std::uint64_t backing, UniqueFd descriptor, std::uint64_t offset,
+                                  std::uint32_t length);
   [[nodiscard]] Result<Answer> ask(std::uint64_t key, UniqueFd& descriptor);
   [[nodiscard]] bool forked() const { return fork_depth().load(std::memory_order_relaxed) != depth_; }
   void look_at_socket();
@@ -163,14 +166,17 @@ Result<Answer> ShmEndpoint::ask(std::uint64_t key, UniqueFd& descriptor) {
   message.msg_controllen = control.size();
   const auto got = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   for (auto* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof(int))) continue;
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
+        header->cmsg_len != CMSG_LEN(sizeof(int)))
+      continue;
     int fd = -1;
     std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
     descriptor = UniqueFd(fd);
   }
   if (got <= 0) return Fault::peer_gone;
   const auto answer = parse<Answer>(Bytes(bytes).first(static_cast<std::size_t>(got)));
-  if (!answer || answer->kind != 2 || answer->key != key || (answer->has_descriptor != 0) != static_cast<bool>(descriptor))
+  if (!answer || answer->kind != 2 || answer->key != key ||
+      (answer->has_descriptor != 0) != static_cast<bool>(descriptor))
     return (message.msg_flags & MSG_CTRUNC) != 0 ? Fault::resources_exhausted : Fault::incompatible;
   return *answer;
 }
@@ -197,7 +203,8 @@ Result<Bytes> ShmEndpoint::map(std::uint64_t backing, UniqueFd descriptor, std::
     from = offset / page * page;
     to = offset + length;
   }
-  void* at = ::mmap(nullptr, to - from, PROT_READ, MAP_SHARED | MAP_NORESERVE, mapped.descriptor.get(), static_cast<off_t>(from));
+  void* at = ::mmap(nullptr, to - from, PROT_READ, MAP_SHARED | MAP_NORESERVE, mapped.descriptor.get(),
+                    static_cast<off_t>(from));
   if (at == MAP_FAILED) return Fault::resources_exhausted;
   if (to == size) mapped.mapped_to = size;
   mapped.pieces.emplace_back(static_cast<const std::byte*>(at), from, to - from);
@@ -206,7 +213,8 @@ Result<Bytes> ShmEndpoint::map(std::uint64_t backing, UniqueFd descriptor, std::
 
 /// A slot is written while it is copied: whole words, so that only its version can tell, never a torn word.
 void copy_out(Bytes from, MutableBytes to) {
-  const bool words = from.size() <= 64 && from.size() % 8 == 0 && reinterpret_cast<std::uintptr_t>(from.data()) % 8 == 0;
+  const bool words =
+      from.size() <= 64 && from.size() % 8 == 0 && reinterpret_cast<std::uintptr_t>(from.data()) % 8 == 0;
   if (!words) {
     std::memcpy(to.data(), from.data(), from.size());
     return;
@@ -275,10 +283,12 @@ Result<std::unique_ptr<Endpoint>> connect(const std::string& address, const Toke
   if (::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) != 0 ||
       ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0)
     return Fault::resources_exhausted;
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) return Fault::address_unreachable;
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0)
+    return Fault::address_unreachable;
   Hello hello;
   std::memcpy(hello.token, token.bytes.data(), sizeof hello.token);
-  if (::send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof hello)) return Fault::peer_gone;
+  if (::send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof hello))
+    return Fault::peer_gone;
   std::array<std::byte, sizeof(Welcome) + 1> bytes;
   const auto got = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
   if (got <= 0) return Fault::peer_gone;

@@ -1,5 +1,5 @@
-// The broker's end of shm: one thread, epoll, non-blocking sockets. A peer that does not read its answers, sends anything
-// unexpected or says nothing is closed; nobody waits for it. Not here: what a key means (the domain).
+// The broker's end of shm: one thread, epoll, non-blocking sockets. A peer that does not read its answers, sends
+// anything unexpected or says nothing is closed; nobody waits for it. Not here: what a key means (the domain).
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -49,7 +49,8 @@ void remove_stale(const std::string& directory) {
 /// The directory is there, a directory, and nobody else's to put sockets into.
 bool prepare_directory(const std::string& directory) {
   if (::mkdir(directory.c_str(), 0711) != 0 && errno != EEXIST) {
-    log::error("rdma", "shm: cannot make onesided.runtime.dir={}: {}; name a directory that can be made", directory, std::strerror(errno));
+    log::error("rdma", "shm: cannot make onesided.runtime.dir={}: {}; name a directory that can be made", directory,
+               std::strerror(errno));
     return false;
   }
   struct stat info {};
@@ -57,7 +58,10 @@ bool prepare_directory(const std::string& directory) {
                     (info.st_uid == ::geteuid() || info.st_uid == 0);
   const bool open_to_all = (info.st_mode & S_IWOTH) != 0 && (info.st_mode & S_ISVTX) == 0;
   if (ours && !open_to_all) return true;
-  log::error("rdma", "shm: onesided.runtime.dir={} is not a directory of this user, or others may write to it; chown and chmod it", directory);
+  log::error(
+      "rdma",
+      "shm: onesided.runtime.dir={} is not a directory of this user, or others may write to it; chown and chmod it",
+      directory);
   return false;
 }
 
@@ -109,7 +113,8 @@ class ShmListener final : public Listener {
 };
 
 Result<void> ShmListener::start() {
-  const auto directory = options_.runtime_dir.empty() ? std::string("/tmp/ciuic-") + std::to_string(::geteuid()) : options_.runtime_dir;
+  const auto directory =
+      options_.runtime_dir.empty() ? std::string("/tmp/ciuic-") + std::to_string(::geteuid()) : options_.runtime_dir;
   if (!prepare_directory(directory)) return Fault::refused;
   remove_stale(directory);
   static std::atomic<unsigned> serial{0};
@@ -119,7 +124,8 @@ Result<void> ShmListener::start() {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   if (path_.size() >= sizeof name.sun_path) {
-    log::error("rdma", "shm: socket path {} has {} bytes, {} are allowed; choose a shorter onesided.runtime.dir", path_, path_.size(), sizeof name.sun_path - 1);
+    log::error("rdma", "shm: socket path {} has {} bytes, {} are allowed; choose a shorter onesided.runtime.dir", path_,
+               path_.size(), sizeof name.sun_path - 1);
     return Fault::refused;
   }
   std::memcpy(name.sun_path, path_.c_str(), path_.size() + 1);
@@ -248,7 +254,8 @@ void ShmListener::hear(int fd) {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) return drop(fd, "peer closed");
     if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return drop(fd, "message too long, or with descriptors");
-    if (!handle(found->second, Bytes(bytes).first(static_cast<std::size_t>(got)))) return drop(fd, "refused or malformed");
+    if (!handle(found->second, Bytes(bytes).first(static_cast<std::size_t>(got))))
+      return drop(fd, "refused or malformed");
   }
 }
 
@@ -282,17 +289,20 @@ bool ShmListener::greet(Peer& peer, const Hello& hello) {
     } else if (connections() >= options_.connections_max ||
                of_principal(admission->domain->principal()) >= options_.connections_per_principal_max) {
       welcome.status = Status::refused;
-      log::warn("rdma", "shm: connection refused, too many principal={} pid={}", admission->domain->principal(), who.pid);
+      log::warn("rdma", "shm: connection refused, too many principal={} pid={}", admission->domain->principal(),
+                who.pid);
     } else {
       peer.domain = std::dynamic_pointer_cast<KeyTable>(admission->domain);
       if (!peer.domain) return false;
       peer.session = admission->session;
       --strangers_;
       connections_.fetch_add(1);
-      log::info("rdma", "shm: reader connected principal={} session={} pid={} uid={}", peer.domain->principal(), peer.session, who.pid, who.uid);
+      log::info("rdma", "shm: reader connected principal={} session={} pid={} uid={}", peer.domain->principal(),
+                peer.session, who.pid, who.uid);
     }
   }
-  const bool sent = ::send(peer.socket.get(), &welcome, sizeof welcome, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof welcome);
+  const bool sent = ::send(peer.socket.get(), &welcome, sizeof welcome, MSG_DONTWAIT | MSG_NOSIGNAL) ==
+                    static_cast<ssize_t>(sizeof welcome);
   return sent && welcome.status == Status::ok;
 }
 
@@ -330,7 +340,8 @@ bool ShmListener::answer(Peer& peer, const Ask& ask) {
     const int fd = descriptor.get();
     std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
   }
-  if (::sendmsg(peer.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof answer)) return false;
+  if (::sendmsg(peer.socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof answer))
+    return false;
   if (answer.has_descriptor != 0) peer.has_descriptor_of.insert(answer.backing);
   return true;
 }
@@ -340,7 +351,8 @@ void ShmListener::drop(int fd, const char* why) {
   if (found == peers_.end()) return;
   if (found->second.domain) {
     connections_.fetch_sub(1);
-    log::info("rdma", "shm: reader gone principal={} session={} why=\"{}\"", found->second.domain->principal(), found->second.session, why);
+    log::info("rdma", "shm: reader gone principal={} session={} why=\"{}\"", found->second.domain->principal(),
+              found->second.session, why);
   } else {
     --strangers_;
     log::debug("rdma", "shm: stranger dropped why=\"{}\"", why);

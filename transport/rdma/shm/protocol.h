@@ -7,7 +7,8 @@
 #include "transport/base/unique_fd.h"
 #include "transport/rdma/provider.h"
 
-/// The shm handshake, as it lies in SOCK_SEQPACKET messages (docs/protocol.md). Both ends are on one host: native order.
+/// The shm handshake, as it lies in SOCK_SEQPACKET messages (docs/protocol.md). Both ends are on one host: native
+/// order.
 namespace ciuic::rdma::shm {
 
 inline constexpr std::uint64_t magic = 0x314d485343495543ULL;  // "CUICSHM1" read as little-endian
@@ -40,7 +41,8 @@ struct Ask {
   std::uint32_t reserved = 0;
   std::uint64_t key = 0;
 };
-/// Broker: it is `length` bytes at `offset` of memfd `backing`. The descriptor comes with the first answer that names it.
+/// Broker: it is `length` bytes at `offset` of memfd `backing`. The descriptor comes with the first answer that names
+/// it.
 struct Answer {
   std::uint32_t kind = 2;
   Status status = Status::ok;

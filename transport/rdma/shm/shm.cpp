@@ -1,4 +1,5 @@
-// The shm provider's domains and regions: keys that name ranges of memfds. Sockets are listener.cpp's and endpoint.cpp's.
+// The shm provider's domains and regions: keys that name ranges of memfds. Sockets are listener.cpp's and
+// endpoint.cpp's.
 #include "transport/rdma/shm/shm.h"
 
 #include <sys/random.h>
@@ -83,7 +84,9 @@ class ShmProvider final : public Provider {
   Result<std::shared_ptr<Domain>> open_domain(std::string principal) override {
     return std::shared_ptr<Domain>(std::make_shared<ShmDomain>(std::move(principal)));
   }
-  Result<std::unique_ptr<Listener>> listen(const ListenOptions& options) override { return shm::listen(options, clock_); }
+  Result<std::unique_ptr<Listener>> listen(const ListenOptions& options) override {
+    return shm::listen(options, clock_);
+  }
   Result<std::unique_ptr<Endpoint>> connect(const std::string& address, const Token& token,
                                             const ConnectOptions& options) override {
     return shm::connect(address, token, options, clock_);

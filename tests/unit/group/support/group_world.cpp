@@ -38,7 +38,8 @@ GroupWorld::GroupWorld(GroupSettings group_settings) : settings(group_settings) 
 GroupWorld::~GroupWorld() { shard->unload(); }
 
 void GroupWorld::load() {
-  shard = std::make_shared<GroupShard>(0, std::make_shared<PartitionGroupLog>(partition, logs.clock), settings, logs.clock);
+  shard =
+      std::make_shared<GroupShard>(0, std::make_shared<PartitionGroupLog>(partition, logs.clock), settings, logs.clock);
   shard->load();
 }
 
@@ -100,7 +101,8 @@ Later<kafka::SyncGroupResponse> GroupWorld::sync(const std::string& member, std:
   return later;
 }
 
-ErrorCode GroupWorld::heartbeat(const std::string& member, std::int32_t generation, std::optional<std::string> instance) {
+ErrorCode GroupWorld::heartbeat(const std::string& member, std::int32_t generation,
+                                std::optional<std::string> instance) {
   kafka::HeartbeatRequest request;
   request.group_id = group;
   request.member_id = member;
@@ -118,8 +120,9 @@ ErrorCode GroupWorld::leave(const std::string& member, std::optional<std::string
   return shard->leave(request).members.at(0).error_code;
 }
 
-Later<kafka::OffsetCommitResponse> GroupWorld::commit(std::int64_t offset, const std::string& member, std::int32_t generation,
-                                                      const std::string& topic, std::int32_t index, std::int16_t version) {
+Later<kafka::OffsetCommitResponse> GroupWorld::commit(std::int64_t offset, const std::string& member,
+                                                      std::int32_t generation, const std::string& topic,
+                                                      std::int32_t index, std::int16_t version) {
   kafka::OffsetCommitRequest request;
   request.group_id = group;
   request.member_id = member;
@@ -155,7 +158,8 @@ std::vector<Joined> GroupWorld::stable(std::size_t members, JoinOf how) {
     joined.push_back({each->member_id, each->generation_id});
     assignments.emplace_back(each->member_id, "a" + std::to_string(assignments.size()));
   }
-  for (const auto& each : joins) sync(each->member_id, each->generation_id, each->leader == each->member_id ? assignments : decltype(assignments){});
+  for (const auto& each : joins)
+    sync(each->member_id, each->generation_id, each->leader == each->member_id ? assignments : decltype(assignments){});
   logs.settle();
   return joined;
 }

@@ -54,13 +54,17 @@ class GroupWorld {
   Later<kafka::SyncGroupResponse> sync(const std::string& member, std::int32_t generation,
                                        const std::vector<std::pair<std::string, std::string>>& assignments = {},
                                        std::optional<std::string> instance = std::nullopt);
-  ErrorCode heartbeat(const std::string& member, std::int32_t generation, std::optional<std::string> instance = std::nullopt);
+  ErrorCode heartbeat(const std::string& member, std::int32_t generation,
+                      std::optional<std::string> instance = std::nullopt);
   ErrorCode leave(const std::string& member, std::optional<std::string> instance = std::nullopt);
   /// The first partition's error.
-  Later<kafka::OffsetCommitResponse> commit(std::int64_t offset, const std::string& member = "", std::int32_t generation = -1,
-                                            const std::string& topic = "t", std::int32_t partition = 0, std::int16_t version = 8);
+  Later<kafka::OffsetCommitResponse> commit(std::int64_t offset, const std::string& member = "",
+                                            std::int32_t generation = -1, const std::string& topic = "t",
+                                            std::int32_t partition = 0, std::int16_t version = 8);
   std::int64_t committed(const std::string& topic = "t", std::int32_t partition = 0);
-  [[nodiscard]] kafka::DescribeGroupsResponse::DescribedGroup describe(std::int16_t version = 5) { return shard->describe(version, group); }
+  [[nodiscard]] kafka::DescribeGroupsResponse::DescribedGroup describe(std::int16_t version = 5) {
+    return shard->describe(version, group);
+  }
 
   /// Moves time in small steps and runs what is due.
   void pass(Milliseconds time);
@@ -77,6 +81,8 @@ class GroupWorld {
   std::shared_ptr<GroupShard> shard;
 };
 
-[[nodiscard]] inline ErrorCode error_of(const kafka::OffsetCommitResponse& response) { return response.topics.at(0).partitions.at(0).error_code; }
+[[nodiscard]] inline ErrorCode error_of(const kafka::OffsetCommitResponse& response) {
+  return response.topics.at(0).partitions.at(0).error_code;
+}
 
 }  // namespace ciuic::broker::testing

@@ -21,7 +21,7 @@ class ProducerIds;
 /// What a handler may use. The server owns it all and outlives every request.
 struct Broker {
   BrokerConfig config;
-  Overrides overrides;          // as given, for DescribeConfigs
+  Overrides overrides;  // as given, for DescribeConfigs
   std::string cluster_id;
   const Clock* clock = nullptr;
   Shards* shards = nullptr;

@@ -22,7 +22,8 @@ namespace {
 constexpr std::size_t small_request_bytes_max = 16 << 20;
 }  // namespace
 
-Dispatcher::Dispatcher(Broker& broker) : broker_(broker), budget_(static_cast<std::size_t>(broker.config.queued_request_bytes_max)) {
+Dispatcher::Dispatcher(Broker& broker)
+    : broker_(broker), budget_(static_cast<std::size_t>(broker.config.queued_request_bytes_max)) {
   limits_.request_bytes_max = broker.config.request_bytes_max;
   limits_.idle_max = Milliseconds(broker.config.connection_idle_max_ms);
 }
@@ -75,7 +76,8 @@ asio::awaitable<Dispatcher::Answer> Dispatcher::handle(std::shared_ptr<Connectio
   co_await asio::this_coro::throw_if_cancelled(false);
   auto request = kafka::split_request(bytes->bytes());
   if (!request) {
-    log::warn("api", "malformed request, connection closed peer={} reason=\"{}\"", connection->peer(), request.error().what);
+    log::warn("api", "malformed request, connection closed peer={} reason=\"{}\"", connection->peer(),
+              request.error().what);
     co_return Answer{std::nullopt, true};
   }
   const auto* handler = api::find_handler(request->api_key);
@@ -86,9 +88,11 @@ asio::awaitable<Dispatcher::Answer> Dispatcher::handle(std::shared_ptr<Connectio
       response.error_code = kafka::ErrorCode::unsupported_version;
       co_return Answer{kafka::encode_response(request->correlation_id, response, 0), false};
     }
-    log::warn("api", "unsupported api or version, connection closed peer={} client_id={} software={} {} api={} version={} supported={}",
-              connection->peer(), request->client_id.value_or("-"), connection->software_name, connection->software_version,
-              request->api_key, request->api_version,
+    log::warn("api",
+              "unsupported api or version, connection closed peer={} client_id={} software={} {} api={} version={} "
+              "supported={}",
+              connection->peer(), request->client_id.value_or("-"), connection->software_name,
+              connection->software_version, request->api_key, request->api_version,
               handler == nullptr ? "none" : fmt::format("{}…{}", handler->versions.min, handler->versions.max));
     co_return Answer{std::nullopt, true};
   }
@@ -98,7 +102,8 @@ asio::awaitable<Dispatcher::Answer> Dispatcher::handle(std::shared_ptr<Connectio
     api::RequestContext context{broker_, *Shard::current(), connection, bytes, *request, Principal{}};
     co_return co_await handler->run(std::move(context));
   } catch (const std::exception& bug) {
-    log::error("api", "bug: a handler threw, connection closed api={} version={} what=\"{}\"", request->api_key, request->api_version, bug.what());
+    log::error("api", "bug: a handler threw, connection closed api={} version={} what=\"{}\"", request->api_key,
+               request->api_version, bug.what());
   }
   co_return Answer{std::nullopt, true};
 }

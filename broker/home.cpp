@@ -32,11 +32,13 @@ ResultOf<Meta, std::string> read_meta(Files& files, const std::string& path, std
     return found == keys->end() ? std::string() : found->second;
   };
   if (value("node.id") != std::to_string(node_id)) {
-    return fmt::format("{}: node.id={} but the broker is configured with node.id={}; use the directory's id, or another directory", path,
-                       value("node.id"), node_id);
+    return fmt::format(
+        "{}: node.id={} but the broker is configured with node.id={}; use the directory's id, or another directory",
+        path, value("node.id"), node_id);
   }
   const auto directory_id = kafka::Uuid::parse(value("directory.id"));
-  if (value("cluster.id").empty()) return fmt::format("{}: cluster.id is missing; restore the file, or use an empty directory", path);
+  if (value("cluster.id").empty())
+    return fmt::format("{}: cluster.id is missing; restore the file, or use an empty directory", path);
   return Meta{true, value("cluster.id"), directory_id.value_or(kafka::Uuid::random())};
 }
 
@@ -46,19 +48,23 @@ ResultOf<Home, std::string> open_home(Files& files, const std::vector<std::strin
   Home home;
   std::vector<Meta> metas;
   for (const auto& directory : directories) {
-    if (const auto made = files.make_directories(directory); !made) return fmt::format("log.dirs={}: {}", directory, made.error().text);
+    if (const auto made = files.make_directories(directory); !made)
+      return fmt::format("log.dirs={}: {}", directory, made.error().text);
     const auto lock_path = directory + "/.lock";
     UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     if (!lock) return fmt::format("{}: {}; make the directory writable for this user", lock_path, std::strerror(errno));
     if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-      return fmt::format("log.dirs={}: another broker uses it (its .lock is held); stop that one, or use another directory", directory);
+      return fmt::format(
+          "log.dirs={}: another broker uses it (its .lock is held); stop that one, or use another directory",
+          directory);
     }
     home.locks.push_back(std::move(lock));
     auto meta = read_meta(files, directory + "/meta.properties", node_id);
     if (!meta) return meta.error();
     if (meta->present) {
       if (!home.cluster_id.empty() && home.cluster_id != meta->cluster_id) {
-        return fmt::format("log.dirs={}: belongs to cluster {}, the others to {}", directory, meta->cluster_id, home.cluster_id);
+        return fmt::format("log.dirs={}: belongs to cluster {}, the others to {}", directory, meta->cluster_id,
+                           home.cluster_id);
       }
       home.cluster_id = meta->cluster_id;
     }
@@ -71,9 +77,11 @@ ResultOf<Home, std::string> open_home(Files& files, const std::vector<std::strin
   for (std::size_t i = 0; i < directories.size(); ++i) {
     if (!metas[i].present) {
       metas[i] = {true, home.cluster_id, kafka::Uuid::random()};
-      const auto text = fmt::format("#\nversion=1\ncluster.id={}\nnode.id={}\ndirectory.id={}\n", home.cluster_id, node_id,
-                                    metas[i].directory_id.to_string());
-      if (const auto written = replace_file(files, directories[i] + "/meta.properties", as_bytes(text), Durable::now); !written) return written.error().text;
+      const auto text = fmt::format("#\nversion=1\ncluster.id={}\nnode.id={}\ndirectory.id={}\n", home.cluster_id,
+                                    node_id, metas[i].directory_id.to_string());
+      if (const auto written = replace_file(files, directories[i] + "/meta.properties", as_bytes(text), Durable::now);
+          !written)
+        return written.error().text;
     }
     home.directory_ids.push_back(metas[i].directory_id);
   }

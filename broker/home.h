@@ -18,6 +18,7 @@ struct Home {
 
 /// Locks every directory (making it if missing) and reads its meta.properties; an empty one is formatted with the
 /// others' cluster id, or a new one. Errors: words that name the path, and the remedy.
-[[nodiscard]] ResultOf<Home, std::string> open_home(Files& files, const std::vector<std::string>& directories, std::int32_t node_id);
+[[nodiscard]] ResultOf<Home, std::string> open_home(Files& files, const std::vector<std::string>& directories,
+                                                    std::int32_t node_id);
 
 }  // namespace ciuic::broker

@@ -4,7 +4,9 @@
 
 namespace ciuic::broker {
 
-void LogEvents::watch(const Partition& partition, Ticket wake) { waiting_[Shard::current()->index()][&partition].push_back(std::move(wake)); }
+void LogEvents::watch(const Partition& partition, Ticket wake) {
+  waiting_[Shard::current()->index()][&partition].push_back(std::move(wake));
+}
 
 void LogEvents::forget(const Partition& partition, const Ticket& wake) {
   auto& here = waiting_[Shard::current()->index()];

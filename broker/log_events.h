@@ -16,7 +16,8 @@ class LogEvents final : public LogObserver {
   /// Before any log is opened. May be null.
   void set_next(LogObserver* next) { next_ = next; }
 
-  /// Calls `wake` once, at the next change of the partition's watermarks, or when it closes. On its executor, as `forget`.
+  /// Calls `wake` once, at the next change of the partition's watermarks, or when it closes. On its executor, as
+  /// `forget`.
   using Ticket = std::shared_ptr<std::function<void()>>;
   void watch(const Partition& partition, Ticket wake);
   void forget(const Partition& partition, const Ticket& wake);

@@ -42,10 +42,14 @@ int main(int argc, char** argv) {
   std::string port_file;
   std::string print;
   app.add_option("properties", properties, "server.properties; its keys are in docs/configuration.md");
-  app.add_option("--override", overrides, "key=value, wins over the file; may be repeated")->type_size(1)->allow_extra_args(false);
+  app.add_option("--override", overrides, "key=value, wins over the file; may be repeated")
+      ->type_size(1)
+      ->allow_extra_args(false);
   app.add_option("--port-file", port_file, "write the port listened on to this file once ready (for listeners=…:0)");
-  app.add_option("--print-settings", print, "print all settings as 'markdown' and exit")->check(CLI::IsMember({"markdown"}));
-  app.set_version_flag("--version", fmt::format("ciuic-broker {} (Kafka protocol {})", ciuic::broker::version(), ciuic::broker::kafka_level));
+  app.add_option("--print-settings", print, "print all settings as 'markdown' and exit")
+      ->check(CLI::IsMember({"markdown"}));
+  app.set_version_flag("--version", fmt::format("ciuic-broker {} (Kafka protocol {})", ciuic::broker::version(),
+                                                ciuic::broker::kafka_level));
   CLI11_PARSE(app, argc, argv);
   if (!print.empty()) {
     fmt::print("{}", ciuic::broker::settings_markdown());
@@ -55,7 +59,8 @@ int main(int argc, char** argv) {
   Overrides keys;
   if (!properties.empty()) {
     std::ifstream file(properties);
-    if (!file) return fail(fmt::format("{}: {}; give the path of a server.properties", properties, std::strerror(errno)));
+    if (!file)
+      return fail(fmt::format("{}: {}; give the path of a server.properties", properties, std::strerror(errno)));
     const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
     auto parsed = ciuic::broker::parse_properties(text);
     if (!parsed) return fail(fmt::format("{}: {}", properties, parsed.error()));
@@ -82,7 +87,8 @@ int main(int argc, char** argv) {
   if (!port_file.empty()) {
     const auto half = port_file + ".tmp";
     std::ofstream(half) << (*server)->port() << "\n";
-    if (std::rename(half.c_str(), port_file.c_str()) != 0) return fail(fmt::format("{}: {}", port_file, std::strerror(errno)));
+    if (std::rename(half.c_str(), port_file.c_str()) != 0)
+      return fail(fmt::format("{}: {}", port_file, std::strerror(errno)));
   }
   int which = 0;
   sigwait(&signals, &which);

@@ -14,7 +14,8 @@ namespace {
 /// Counts down; runs `all_done` with the first error when the last part is done. Any thread.
 class Countdown {
  public:
-  Countdown(std::size_t parts, std::function<void(kafka::Error)> all_done) : left_(parts), all_done_(std::move(all_done)) {}
+  Countdown(std::size_t parts, std::function<void(kafka::Error)> all_done)
+      : left_(parts), all_done_(std::move(all_done)) {}
   void done(const kafka::Error& error) {
     {
       const std::lock_guard lock(mutex_);
@@ -63,7 +64,9 @@ ResultOf<void, std::string> Partitions::open(const MetadataImage& image) {
     auto directory = LogDirectory::open(settings, parts_.arena, *parts_.io, *parts_.clock, parts_.events);
     if (!directory) return fmt::format("log.dirs={}: {}", path, directory.error().text);
     (*directory)->on_offline([path](const std::string& reason) {
-      log::error("broker", "log directory is offline path={} reason=\"{}\"; free space or replace the disk, then restart", path, reason);
+      log::error("broker",
+                 "log directory is offline path={} reason=\"{}\"; free space or replace the disk, then restart", path,
+                 reason);
     });
     const auto loaded = (*directory)->load([&](const FoundPartition& found) -> std::optional<PartitionPlan> {
       const auto* topic = image.topic(found.name.topic);
@@ -108,7 +111,8 @@ ResultOf<void, std::string> Partitions::open(const MetadataImage& image) {
 std::shared_ptr<Partition> Partitions::find(const kafka::TopicId& topic, kafka::PartitionIndex partition) const {
   const auto table = table_.get();
   const auto found = table->find(topic);
-  if (found == table->end() || partition.value < 0 || static_cast<std::size_t>(partition.value) >= found->second.size()) return nullptr;
+  if (found == table->end() || partition.value < 0 || static_cast<std::size_t>(partition.value) >= found->second.size())
+    return nullptr;
   return found->second[static_cast<std::size_t>(partition.value)];
 }
 
@@ -135,7 +139,8 @@ LogDirectory* Partitions::directory_for_new() {
 
 void Partitions::apply(MetadataPointer previous, MetadataPointer next, std::function<void(kafka::Error)> ready) {
   // On the I/O threads: creating directories blocks. One queue, so changes are applied in their order.
-  parts_.io->submit(queue_, [this, previous = std::move(previous), next = std::move(next), ready = std::move(ready)]() mutable {
+  parts_.io->submit(queue_, [this, previous = std::move(previous), next = std::move(next),
+                             ready = std::move(ready)]() mutable {
     auto table = *table_.get();
     std::vector<std::shared_ptr<Partition>> removed;
     kafka::Error error;
@@ -161,7 +166,8 @@ void Partitions::apply(MetadataPointer previous, MetadataPointer next, std::func
           log::error("broker", "partition not created topic={} partition={} reason=\"{}\"", name, index, error.text);
           break;
         }
-        where.executor->post([partition = *made, epoch = topic->partitions[i].leader_epoch] { partition->become_leader(epoch); });
+        where.executor->post(
+            [partition = *made, epoch = topic->partitions[i].leader_epoch] { partition->become_leader(epoch); });
         logs.push_back(*made);
       }
     }
@@ -177,9 +183,10 @@ void Partitions::apply(MetadataPointer previous, MetadataPointer next, std::func
       if (topic == nullptr) continue;
       if (!all_change && next->topic_config(topic->name) == previous->topic_config(topic->name)) continue;
       for (const auto& partition : logs) {
-        partition->executor().post([partition, config = plan(*topic, partition->name().partition.value, *next, log_defaults).config] {
-          partition->set_config(config);
-        });
+        partition->executor().post(
+            [partition, config = plan(*topic, partition->name().partition.value, *next, log_defaults).config] {
+              partition->set_config(config);
+            });
       }
     }
     table_.set(std::make_shared<const PartitionTable>(std::move(table)));
@@ -189,7 +196,9 @@ void Partitions::apply(MetadataPointer previous, MetadataPointer next, std::func
       for (const auto& directory : directories_) {
         if (directory->find(partition->name()) != partition) continue;
         directory->remove(partition->name(), Milliseconds(parts_.config->log.file_delete_delay_ms),
-                          [countdown, partition](ResultOf<void, kafka::Error> gone) { countdown->done(gone ? kafka::Error() : gone.error()); });
+                          [countdown, partition](ResultOf<void, kafka::Error> gone) {
+                            countdown->done(gone ? kafka::Error() : gone.error());
+                          });
       }
     }
   });
@@ -223,35 +232,41 @@ void Partitions::upkeep() {
 }
 
 void Partitions::checkpoints() {
-  (*parts_.shards)[0].post_at(parts_.clock->now() + Milliseconds(std::max<std::int64_t>(parts_.config->checkpoint_interval_ms, 1000)), [this, alive = alive_] {
-    if (!alive->load()) return;
-    for (const auto& directory : directories_) {
-      directory->write_checkpoints([](ResultOf<void, kafka::Error>) {});  // a failure takes the directory offline, and says so
-    }
-    checkpoints();
-  });
+  (*parts_.shards)[0].post_at(
+      parts_.clock->now() + Milliseconds(std::max<std::int64_t>(parts_.config->checkpoint_interval_ms, 1000)),
+      [this, alive = alive_] {
+        if (!alive->load()) return;
+        for (const auto& directory : directories_) {
+          directory->write_checkpoints(
+              [](ResultOf<void, kafka::Error>) {});  // a failure takes the directory offline, and says so
+        }
+        checkpoints();
+      });
 }
 
 void Partitions::clean_next(std::size_t index) {
   auto& shard = (*parts_.shards)[index];
-  shard.post_at(parts_.clock->now() + Milliseconds(std::max<std::int64_t>(parts_.config->cleaner_backoff_ms, 100)), [this, index, &shard, alive = alive_] {
-    if (!alive->load()) return;
-    for (const auto& partition : all()) {
-      if (&partition->executor() == &shard && partition->config().cleanup_compact) {
-        partition->clean([](const ResultOf<std::uint64_t, kafka::Error>&) {});
-      }
-    }
-    clean_next(index);
-  });
+  shard.post_at(parts_.clock->now() + Milliseconds(std::max<std::int64_t>(parts_.config->cleaner_backoff_ms, 100)),
+                [this, index, &shard, alive = alive_] {
+                  if (!alive->load()) return;
+                  for (const auto& partition : all()) {
+                    if (&partition->executor() == &shard && partition->config().cleanup_compact) {
+                      partition->clean([](const ResultOf<std::uint64_t, kafka::Error>&) {});
+                    }
+                  }
+                  clean_next(index);
+                });
 }
 
 void Partitions::close(std::int64_t broker_epoch, std::function<void(bool)> done) {
   alive_->store(false);
-  auto countdown = std::make_shared<Countdown>(directories_.size(), [done = std::move(done)](const kafka::Error& error) {
-    done(error.code == kafka::ErrorCode::none);
-  });
+  auto countdown = std::make_shared<Countdown>(
+      directories_.size(),
+      [done = std::move(done)](const kafka::Error& error) { done(error.code == kafka::ErrorCode::none); });
   for (const auto& directory : directories_) {
-    directory->close(broker_epoch, [countdown](ResultOf<void, kafka::Error> closed) { countdown->done(closed ? kafka::Error() : closed.error()); });
+    directory->close(broker_epoch, [countdown](ResultOf<void, kafka::Error> closed) {
+      countdown->done(closed ? kafka::Error() : closed.error());
+    });
   }
 }
 

@@ -50,7 +50,8 @@ class Partitions {
  private:
   [[nodiscard]] BrokerLayers layers(const MetadataImage& image) const;
   [[nodiscard]] LogConfig defaults(const MetadataImage& image) const;
-  [[nodiscard]] PartitionPlan plan(const TopicImage& topic, std::int32_t partition, const MetadataImage& image, const LogConfig& defaults) const;
+  [[nodiscard]] PartitionPlan plan(const TopicImage& topic, std::int32_t partition, const MetadataImage& image,
+                                   const LogConfig& defaults) const;
   [[nodiscard]] LogDirectory* directory_for_new();
   void upkeep();
   void checkpoints();

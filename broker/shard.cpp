@@ -38,7 +38,8 @@ void Shard::post(Task task) {
 }
 
 void Shard::post_at(Clock::TimePoint when, Task task) {
-  const auto at = asio::steady_timer::time_point(std::chrono::duration_cast<asio::steady_timer::duration>(when.time_since_epoch()));
+  const auto at =
+      asio::steady_timer::time_point(std::chrono::duration_cast<asio::steady_timer::duration>(when.time_since_epoch()));
   auto timer = std::make_unique<asio::steady_timer>(context_, at);
   auto& waiting = *timer;
   waiting.async_wait([timer = std::move(timer), task = std::move(task)](boost::system::error_code error) mutable {

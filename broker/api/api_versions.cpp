@@ -1,5 +1,5 @@
-// v3 flexible, features (KIP-511, KIP-584) · v4 features with minimum 0 (KAFKA-17011). An unknown version is answered by
-// the dispatcher with v0 and UNSUPPORTED_VERSION.
+// v3 flexible, features (KIP-511, KIP-584) · v4 features with minimum 0 (KAFKA-17011). An unknown version is answered
+// by the dispatcher with v0 and UNSUPPORTED_VERSION.
 #include "broker/api/api_versions.h"
 
 #include <algorithm>
@@ -28,7 +28,8 @@ Awaitable<kafka::ApiVersionsResponse> api_versions(RequestContext& context, kafk
     // KIP-511: names that could break a log line are refused.
     const auto good = [](const std::string& word) {
       return !word.empty() && std::isalnum(static_cast<unsigned char>(word.front())) != 0 &&
-             std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '.'; });
+             std::all_of(word.begin(), word.end(),
+                         [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '.'; });
     };
     if (!good(request.client_software_name) || !good(request.client_software_version)) {
       kafka::ApiVersionsResponse refused;

@@ -43,18 +43,24 @@ CIUIC_DECLARE(SyncGroup)
 namespace ciuic::broker::api {
 
 Awaitable<kafka::ApiVersionsResponse> api_versions(RequestContext& context, kafka::ApiVersionsRequest request);
-Awaitable<kafka::CreatePartitionsResponse> create_partitions(RequestContext& context, kafka::CreatePartitionsRequest request);
+Awaitable<kafka::CreatePartitionsResponse> create_partitions(RequestContext& context,
+                                                             kafka::CreatePartitionsRequest request);
 Awaitable<kafka::CreateTopicsResponse> create_topics(RequestContext& context, kafka::CreateTopicsRequest request);
 Awaitable<kafka::DeleteGroupsResponse> delete_groups(RequestContext& context, kafka::DeleteGroupsRequest request);
 Awaitable<kafka::DeleteTopicsResponse> delete_topics(RequestContext& context, kafka::DeleteTopicsRequest request);
-Awaitable<kafka::DescribeClusterResponse> describe_cluster(RequestContext& context, kafka::DescribeClusterRequest request);
-Awaitable<kafka::DescribeConfigsResponse> describe_configs(RequestContext& context, kafka::DescribeConfigsRequest request);
+Awaitable<kafka::DescribeClusterResponse> describe_cluster(RequestContext& context,
+                                                           kafka::DescribeClusterRequest request);
+Awaitable<kafka::DescribeConfigsResponse> describe_configs(RequestContext& context,
+                                                           kafka::DescribeConfigsRequest request);
 Awaitable<kafka::DescribeGroupsResponse> describe_groups(RequestContext& context, kafka::DescribeGroupsRequest request);
 Awaitable<kafka::FetchResponse> fetch(RequestContext& context, kafka::FetchRequest request);
-Awaitable<kafka::FindCoordinatorResponse> find_coordinator(RequestContext& context, kafka::FindCoordinatorRequest request);
+Awaitable<kafka::FindCoordinatorResponse> find_coordinator(RequestContext& context,
+                                                           kafka::FindCoordinatorRequest request);
 Awaitable<kafka::HeartbeatResponse> heartbeat(RequestContext& context, kafka::HeartbeatRequest request);
-Awaitable<kafka::IncrementalAlterConfigsResponse> incremental_alter_configs(RequestContext& context, kafka::IncrementalAlterConfigsRequest request);
-Awaitable<kafka::InitProducerIdResponse> init_producer_id(RequestContext& context, kafka::InitProducerIdRequest request);
+Awaitable<kafka::IncrementalAlterConfigsResponse> incremental_alter_configs(
+    RequestContext& context, kafka::IncrementalAlterConfigsRequest request);
+Awaitable<kafka::InitProducerIdResponse> init_producer_id(RequestContext& context,
+                                                          kafka::InitProducerIdRequest request);
 Awaitable<kafka::JoinGroupResponse> join_group(RequestContext& context, kafka::JoinGroupRequest request);
 Awaitable<kafka::LeaveGroupResponse> leave_group(RequestContext& context, kafka::LeaveGroupRequest request);
 Awaitable<kafka::ListGroupsResponse> list_groups(RequestContext& context, kafka::ListGroupsRequest request);
@@ -63,10 +69,13 @@ Awaitable<kafka::MetadataResponse> metadata(RequestContext& context, kafka::Meta
 Awaitable<kafka::OffsetCommitResponse> offset_commit(RequestContext& context, kafka::OffsetCommitRequest request);
 Awaitable<kafka::OffsetDeleteResponse> offset_delete(RequestContext& context, kafka::OffsetDeleteRequest request);
 Awaitable<kafka::OffsetFetchResponse> offset_fetch(RequestContext& context, kafka::OffsetFetchRequest request);
-Awaitable<kafka::OffsetForLeaderEpochResponse> offset_for_leader_epoch(RequestContext& context, kafka::OffsetForLeaderEpochRequest request);
-Awaitable<kafka::OneSidedConnectResponse> onesided_connect(RequestContext& context, kafka::OneSidedConnectRequest request);
+Awaitable<kafka::OffsetForLeaderEpochResponse> offset_for_leader_epoch(RequestContext& context,
+                                                                       kafka::OffsetForLeaderEpochRequest request);
+Awaitable<kafka::OneSidedConnectResponse> onesided_connect(RequestContext& context,
+                                                           kafka::OneSidedConnectRequest request);
 Awaitable<kafka::OneSidedGrantResponse> onesided_grant(RequestContext& context, kafka::OneSidedGrantRequest request);
-Awaitable<kafka::OneSidedReleaseResponse> onesided_release(RequestContext& context, kafka::OneSidedReleaseRequest request);
+Awaitable<kafka::OneSidedReleaseResponse> onesided_release(RequestContext& context,
+                                                           kafka::OneSidedReleaseRequest request);
 Awaitable<kafka::OneSidedRenewResponse> onesided_renew(RequestContext& context, kafka::OneSidedRenewRequest request);
 Awaitable<kafka::OneSidedWaitResponse> onesided_wait(RequestContext& context, kafka::OneSidedWaitRequest request);
 Awaitable<std::optional<kafka::ProduceResponse>> produce(RequestContext& context, kafka::ProduceRequest request);

@@ -17,7 +17,9 @@ boost::asio::awaitable<T> await_callback(Start start) {
         auto executor = boost::asio::get_associated_executor(handler);
         auto shared = std::make_shared<decltype(handler)>(std::move(handler));
         start([shared = std::move(shared), executor](T value) mutable {
-          boost::asio::post(executor, [shared = std::move(shared), value = std::move(value)]() mutable { (*shared)(std::move(value)); });
+          boost::asio::post(executor, [shared = std::move(shared), value = std::move(value)]() mutable {
+            (*shared)(std::move(value));
+          });
         });
       },
       boost::asio::use_awaitable);

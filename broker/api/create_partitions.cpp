@@ -1,11 +1,13 @@
 // v0 KIP-195 · v2 flexible · v3 quota errors.
+#include "transport/kafka/messages/create_partitions.h"
+
 #include "broker/api/apis.h"
 #include "broker/api/async.h"
-#include "transport/kafka/messages/create_partitions.h"
 
 namespace ciuic::broker::api {
 
-Awaitable<kafka::CreatePartitionsResponse> create_partitions(RequestContext& context, kafka::CreatePartitionsRequest request) {
+Awaitable<kafka::CreatePartitionsResponse> create_partitions(RequestContext& context,
+                                                             kafka::CreatePartitionsRequest request) {
   kafka::CreatePartitionsResponse response;
   std::vector<MorePartitions> wanted;
   for (const auto& topic : request.topics) {

@@ -1,10 +1,11 @@
 // v2 throttle · v4 broker defaults by -1 (KIP-464) · v5 flexible, configs in the answer (KIP-525) · v7 topic id.
+#include "transport/kafka/messages/create_topics.h"
+
 #include <map>
 #include <utility>
 
 #include "broker/api/apis.h"
 #include "broker/api/async.h"
-#include "transport/kafka/messages/create_topics.h"
 
 namespace ciuic::broker::api {
 
@@ -33,7 +34,8 @@ Awaitable<kafka::CreateTopicsResponse> create_topics(RequestContext& context, ka
     topic.name = wanted.name;
     topic.partitions = wanted.num_partitions;
     topic.replication_factor = wanted.replication_factor;
-    for (const auto& assignment : wanted.assignments) topic.assignments.emplace_back(assignment.partition_index, assignment.broker_ids);
+    for (const auto& assignment : wanted.assignments)
+      topic.assignments.emplace_back(assignment.partition_index, assignment.broker_ids);
     for (const auto& config : wanted.configs) {
       if (config.value) topic.config[config.name] = *config.value;
     }

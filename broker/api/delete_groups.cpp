@@ -1,6 +1,7 @@
 // v2 flexible.
-#include "broker/api/group_call.h"
 #include "transport/kafka/messages/delete_groups.h"
+
+#include "broker/api/group_call.h"
 
 namespace ciuic::broker::api {
 
@@ -15,9 +16,8 @@ Awaitable<kafka::DeleteGroupsResponse> delete_groups(RequestContext& context, ka
       response.results.push_back({std::move(group), ErrorCode::group_authorization_failed});
     }
   }
-  auto results = co_await await_callback<std::vector<Result>>([&](auto answer) {
-    context.broker.groups->remove(std::move(wanted), std::move(answer));
-  });
+  auto results = co_await await_callback<std::vector<Result>>(
+      [&](auto answer) { context.broker.groups->remove(std::move(wanted), std::move(answer)); });
   for (auto& result : results) response.results.push_back(std::move(result));
   co_return response;
 }

@@ -1,7 +1,8 @@
 // v4 flexible · v5 error message · v6 by topic id (KIP-516).
+#include "transport/kafka/messages/delete_topics.h"
+
 #include "broker/api/apis.h"
 #include "broker/api/async.h"
-#include "transport/kafka/messages/delete_topics.h"
 
 namespace ciuic::broker::api {
 
@@ -29,7 +30,8 @@ Awaitable<kafka::DeleteTopicsResponse> delete_topics(RequestContext& context, ka
       places.push_back(response.responses.size() - 1);
     }
   };
-  for (const auto& topic : request.topics) ask(topic.name, topic.topic_id, topic.name ? ErrorCode::unknown_topic_or_partition : ErrorCode::unknown_topic_id);
+  for (const auto& topic : request.topics)
+    ask(topic.name, topic.topic_id, topic.name ? ErrorCode::unknown_topic_or_partition : ErrorCode::unknown_topic_id);
   for (const auto& name : request.topic_names) ask(name, {}, ErrorCode::unknown_topic_or_partition);
   if (!ids.empty()) {
     const auto errors = co_await await_callback<std::vector<kafka::Error>>(

@@ -1,12 +1,14 @@
 // v0 KIP-700 · v1 endpoint type (KIP-919) · v2 fenced brokers (KIP-1073).
+#include "transport/kafka/messages/describe_cluster.h"
+
 #include <limits>
 
 #include "broker/api/apis.h"
-#include "transport/kafka/messages/describe_cluster.h"
 
 namespace ciuic::broker::api {
 
-Awaitable<kafka::DescribeClusterResponse> describe_cluster(RequestContext& context, kafka::DescribeClusterRequest request) {
+Awaitable<kafka::DescribeClusterResponse> describe_cluster(RequestContext& context,
+                                                           kafka::DescribeClusterRequest request) {
   kafka::DescribeClusterResponse response;
   response.cluster_id = context.broker.cluster_id;
   response.controller_id = context.broker.config.node_id;

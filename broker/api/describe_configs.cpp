@@ -1,9 +1,10 @@
 // v1 synonyms and sources (KIP-226) · v3 types and documentation (KIP-569) · v4 flexible.
+#include "transport/kafka/messages/describe_configs.h"
+
 #include <algorithm>
 #include <charconv>
 
 #include "broker/api/apis.h"
-#include "transport/kafka/messages/describe_configs.h"
 
 namespace ciuic::broker::api {
 namespace {
@@ -16,7 +17,8 @@ constexpr std::int8_t for_all_brokers = 3;  // ConfigSource DYNAMIC_DEFAULT_BROK
 enum class ReadOnly { no, unless_dynamic };
 
 void fill(Response::DescribeConfigsResult& answer, const std::vector<ConfigEntry>& entries,
-          const std::optional<std::vector<std::string>>& keys, const kafka::DescribeConfigsRequest& request, ReadOnly read_only) {
+          const std::optional<std::vector<std::string>>& keys, const kafka::DescribeConfigsRequest& request,
+          ReadOnly read_only) {
   for (const auto& entry : entries) {
     const auto& key = entry.key;
     if (keys && std::find(keys->begin(), keys->end(), key) == keys->end()) continue;
@@ -53,28 +55,33 @@ Awaitable<Response> describe_configs(RequestContext& context, kafka::DescribeCon
       } else if (const auto wrong = wrong_topic_name(resource.resource_name)) {
         refuse(ErrorCode::invalid_topic_exception, *wrong);
       } else if (image->topic(resource.resource_name) == nullptr) {
-        refuse(ErrorCode::unknown_topic_or_partition, fmt::format("The topic '{}' does not exist.", resource.resource_name));
+        refuse(ErrorCode::unknown_topic_or_partition,
+               fmt::format("The topic '{}' does not exist.", resource.resource_name));
       } else {
-        fill(answer, describe_topic(layers(context.broker, *image), image->topic_config(resource.resource_name)), resource.configuration_keys,
-             request, ReadOnly::no);
+        fill(answer, describe_topic(layers(context.broker, *image), image->topic_config(resource.resource_name)),
+             resource.configuration_keys, request, ReadOnly::no);
       }
     } else if (resource.resource_type == broker_resource) {
       if (!context.allowed(Operation::describe_configs, Resource::cluster, "kafka-cluster")) {
         refuse(ErrorCode::cluster_authorization_failed, "Cluster authorization failed.");
       } else if (resource.resource_name == std::to_string(context.broker.config.node_id)) {
-        fill(answer, describe_broker(layers(context.broker, *image)), resource.configuration_keys, request, ReadOnly::unless_dynamic);
+        fill(answer, describe_broker(layers(context.broker, *image)), resource.configuration_keys, request,
+             ReadOnly::unless_dynamic);
       } else if (resource.resource_name.empty()) {  // what is set on all brokers, and nothing else
         auto entries = describe_broker(layers(context.broker, *image));
-        for (auto& entry : entries) std::erase_if(entry.sources, [](const auto& from) { return from.source != for_all_brokers; });
+        for (auto& entry : entries)
+          std::erase_if(entry.sources, [](const auto& from) { return from.source != for_all_brokers; });
         std::erase_if(entries, [](const auto& entry) { return entry.sources.empty(); });
         for (auto& entry : entries) entry.value = entry.sources.front().value;
         fill(answer, entries, resource.configuration_keys, request, ReadOnly::unless_dynamic);
       } else {
-        refuse(ErrorCode::invalid_request, fmt::format("Unexpected broker id, expected {} or empty string, but received {}",
-                                                       context.broker.config.node_id, resource.resource_name));
+        refuse(ErrorCode::invalid_request,
+               fmt::format("Unexpected broker id, expected {} or empty string, but received {}",
+                           context.broker.config.node_id, resource.resource_name));
       }
     } else {
-      refuse(ErrorCode::invalid_request, fmt::format("Unsupported resource type: {}; 2 (topic) and 4 (broker) are", resource.resource_type));
+      refuse(ErrorCode::invalid_request,
+             fmt::format("Unsupported resource type: {}; 2 (topic) and 4 (broker) are", resource.resource_type));
     }
   }
   co_return response;

@@ -65,14 +65,16 @@ constexpr std::array rows{
     row<kafka::OneSidedWaitRequest, onesided_wait>(),
     row<kafka::OneSidedReleaseRequest, onesided_release>(),
 };
-static_assert(std::is_sorted(rows.begin(), rows.end(), [](const Handler& a, const Handler& b) { return a.key < b.key; }));
+static_assert(std::is_sorted(rows.begin(), rows.end(),
+                             [](const Handler& a, const Handler& b) { return a.key < b.key; }));
 
 }  // namespace
 
 std::span<const Handler> handlers() { return rows; }
 
 const Handler* find_handler(std::int16_t key) {
-  const auto* const found = std::lower_bound(rows.begin(), rows.end(), key, [](const Handler& row, std::int16_t wanted) { return row.key < wanted; });
+  const auto* const found = std::lower_bound(rows.begin(), rows.end(), key,
+                                             [](const Handler& row, std::int16_t wanted) { return row.key < wanted; });
   return found != rows.end() && found->key == key ? found : nullptr;
 }
 

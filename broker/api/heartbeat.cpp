@@ -1,6 +1,7 @@
 // v3 static members (KIP-345) · v4 flexible.
-#include "broker/api/group_call.h"
 #include "transport/kafka/messages/heartbeat.h"
+
+#include "broker/api/group_call.h"
 
 namespace ciuic::broker::api {
 
@@ -10,9 +11,8 @@ Awaitable<kafka::HeartbeatResponse> heartbeat(RequestContext& context, kafka::He
     refused.error_code = ErrorCode::group_authorization_failed;
     co_return refused;
   }
-  co_return co_await await_callback<kafka::HeartbeatResponse>([&context, &request](auto answer) {
-    context.broker.groups->heartbeat(std::move(request), std::move(answer));
-  });
+  co_return co_await await_callback<kafka::HeartbeatResponse>(
+      [&context, &request](auto answer) { context.broker.groups->heartbeat(std::move(request), std::move(answer)); });
 }
 
 }  // namespace ciuic::broker::api

@@ -1,9 +1,10 @@
 // v0 KIP-339 · v1 flexible. Topics, and of brokers the keys that give topics their defaults; others are read at start.
+#include "transport/kafka/messages/incremental_alter_configs.h"
+
 #include <set>
 
 #include "broker/api/apis.h"
 #include "broker/api/async.h"
-#include "transport/kafka/messages/incremental_alter_configs.h"
 
 namespace ciuic::broker::api {
 namespace {
@@ -11,7 +12,8 @@ constexpr std::int8_t topic_resource = 2;
 constexpr std::int8_t broker_resource = 4;
 }  // namespace
 
-Awaitable<kafka::IncrementalAlterConfigsResponse> incremental_alter_configs(RequestContext& context, kafka::IncrementalAlterConfigsRequest request) {
+Awaitable<kafka::IncrementalAlterConfigsResponse> incremental_alter_configs(
+    RequestContext& context, kafka::IncrementalAlterConfigsRequest request) {
   kafka::IncrementalAlterConfigsResponse response;
   std::vector<ConfigAlteration> changes;
   std::vector<std::size_t> places;
@@ -25,20 +27,25 @@ Awaitable<kafka::IncrementalAlterConfigsResponse> incremental_alter_configs(Requ
       answer.error_message = std::move(text);
     };
     if (!seen.insert({resource.resource_type, resource.resource_name}).second) {
-      refuse(ErrorCode::invalid_request, fmt::format("Each resource must appear at most once; '{}' does not", resource.resource_name));
+      refuse(ErrorCode::invalid_request,
+             fmt::format("Each resource must appear at most once; '{}' does not", resource.resource_name));
       continue;
     }
     const bool of_topic = resource.resource_type == topic_resource;
     if (!of_topic && resource.resource_type != broker_resource) {
-      refuse(ErrorCode::invalid_request, fmt::format("Unsupported resource type: {}; 2 (topic) and 4 (broker) are", resource.resource_type));
+      refuse(ErrorCode::invalid_request,
+             fmt::format("Unsupported resource type: {}; 2 (topic) and 4 (broker) are", resource.resource_type));
       continue;
     }
     const auto node = std::to_string(context.broker.config.node_id);
     if (!of_topic && !resource.resource_name.empty() && resource.resource_name != node) {
-      refuse(ErrorCode::invalid_request, fmt::format("Unexpected broker id, expected {} or empty string, but received {}", node, resource.resource_name));
+      refuse(ErrorCode::invalid_request,
+             fmt::format("Unexpected broker id, expected {} or empty string, but received {}", node,
+                         resource.resource_name));
       continue;
     }
-    if (!context.allowed(Operation::alter_configs, of_topic ? Resource::topic : Resource::cluster, of_topic ? std::string_view(resource.resource_name) : "kafka-cluster")) {
+    if (!context.allowed(Operation::alter_configs, of_topic ? Resource::topic : Resource::cluster,
+                         of_topic ? std::string_view(resource.resource_name) : "kafka-cluster")) {
       refuse(of_topic ? ErrorCode::topic_authorization_failed : ErrorCode::cluster_authorization_failed,
              of_topic ? "Topic authorization failed." : "Cluster authorization failed.");
       continue;
@@ -50,7 +57,8 @@ Awaitable<kafka::IncrementalAlterConfigsResponse> incremental_alter_configs(Requ
     bool good = true;
     for (const auto& config : resource.configs) {
       if (config.config_operation < 0 || config.config_operation > 3) {
-        refuse(ErrorCode::invalid_request, fmt::format("Unknown operation {} for configuration {}", config.config_operation, config.name));
+        refuse(ErrorCode::invalid_request,
+               fmt::format("Unknown operation {} for configuration {}", config.config_operation, config.name));
         good = false;
       } else if (!keys.insert(config.name).second) {
         refuse(ErrorCode::invalid_request, fmt::format("Error due to duplicate config keys: {}", config.name));

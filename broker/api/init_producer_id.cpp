@@ -1,13 +1,15 @@
 // v2 flexible · v3 bump by the client (KIP-360) · v4 PRODUCER_FENCED. Idempotent producers; a transactional id needs a
 // transaction coordinator, which this broker does not have: refused with words and an error that no client retries.
+#include "transport/kafka/messages/init_producer_id.h"
+
 #include "broker/api/apis.h"
 #include "broker/api/async.h"
 #include "broker/api/producer_ids.h"
-#include "transport/kafka/messages/init_producer_id.h"
 
 namespace ciuic::broker::api {
 
-Awaitable<kafka::InitProducerIdResponse> init_producer_id(RequestContext& context, kafka::InitProducerIdRequest request) {
+Awaitable<kafka::InitProducerIdResponse> init_producer_id(RequestContext& context,
+                                                          kafka::InitProducerIdRequest request) {
   kafka::InitProducerIdResponse response;
   response.producer_id = -1;
   response.producer_epoch = -1;
@@ -16,7 +18,9 @@ Awaitable<kafka::InitProducerIdResponse> init_producer_id(RequestContext& contex
       response.error_code = ErrorCode::invalid_request;
       co_return response;
     }
-    log::warn("api", "transactional producer refused, this broker has no transaction coordinator; leave transactional.id unset peer={} transactional_id={}",
+    log::warn("api",
+              "transactional producer refused, this broker has no transaction coordinator; leave transactional.id "
+              "unset peer={} transactional_id={}",
               context.connection->peer(), *request.transactional_id);
     response.error_code = ErrorCode::transactional_id_authorization_failed;
     co_return response;

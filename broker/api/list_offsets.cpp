@@ -1,10 +1,11 @@
 // v1 one offset (KIP-79) · v2 isolation · v4 leader epoch · v7 max timestamp (KIP-734) · v8 local · v9 tiered ·
 // v10 timeout (KIP-1075) · v11 earliest pending upload (KIP-1023; as tiered: none here).
+#include "transport/kafka/messages/list_offsets.h"
+
 #include <atomic>
 
 #include "broker/api/apis.h"
 #include "broker/api/async.h"
-#include "transport/kafka/messages/list_offsets.h"
 
 namespace ciuic::broker::api {
 namespace {
@@ -16,7 +17,8 @@ constexpr std::int64_t latest_tiered = -5;
 Awaitable<kafka::ListOffsetsResponse> list_offsets(RequestContext& context, kafka::ListOffsetsRequest request) {
   kafka::ListOffsetsResponse response;
   const auto image = context.image();
-  const auto isolation = request.isolation_level == 1 ? kafka::Isolation::read_committed : kafka::Isolation::read_uncommitted;
+  const auto isolation =
+      request.isolation_level == 1 ? kafka::Isolation::read_committed : kafka::Isolation::read_uncommitted;
   for (const auto& topic : request.topics) {
     auto& topic_answer = response.topics.emplace_back();
     topic_answer.name = topic.name;

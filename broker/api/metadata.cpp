@@ -1,10 +1,11 @@
 // v1 controller, internal topics · v4 auto-creation flag · v5 offline replicas · v7 leader epoch · v8 authorized
 // operations (KIP-430) · v9 flexible · v10 topic ids · v12 requests by id · v13 top-level error (KIP-1102).
+#include "transport/kafka/messages/metadata.h"
+
 #include <limits>
 
 #include "broker/api/apis.h"
 #include "broker/api/async.h"
-#include "transport/kafka/messages/metadata.h"
 
 namespace ciuic::broker::api {
 namespace {
@@ -34,7 +35,8 @@ Response::MetadataResponseTopic describe(const TopicImage& topic) {
   return answer;
 }
 
-Response::MetadataResponseTopic refuse(std::optional<std::string> name, const kafka::TopicId& id, ErrorCode code, std::int16_t version) {
+Response::MetadataResponseTopic refuse(std::optional<std::string> name, const kafka::TopicId& id, ErrorCode code,
+                                       std::int16_t version) {
   Response::MetadataResponseTopic answer;
   answer.error_code = code;
   answer.name = std::move(name);
@@ -47,8 +49,9 @@ Response::MetadataResponseTopic refuse(std::optional<std::string> name, const ka
 /// Bit field of all operations that may be done on a topic (KIP-430); only computed when asked for.
 std::int32_t topic_operations(const RequestContext& context, const std::string& name) {
   std::int32_t bits = 0;
-  for (const auto operation : {Operation::read, Operation::write, Operation::create, Operation::remove, Operation::alter,
-                               Operation::describe, Operation::describe_configs, Operation::alter_configs}) {
+  for (const auto operation :
+       {Operation::read, Operation::write, Operation::create, Operation::remove, Operation::alter, Operation::describe,
+        Operation::describe_configs, Operation::alter_configs}) {
     if (context.allowed(operation, Resource::topic, name)) bits |= 1 << static_cast<int>(operation);
   }
   return bits;
@@ -72,7 +75,8 @@ Awaitable<Response> metadata(RequestContext& context, kafka::MetadataRequest req
     for (const auto& wanted : *request.topics) {
       if (version < 12 && (!wanted.name || !wanted.topic_id.is_zero())) {
         // Ids came to requests with v12; v10 and v11 have the field but may not use it.
-        for (const auto& each : *request.topics) response.topics.push_back(refuse(each.name, each.topic_id, ErrorCode::invalid_request, version));
+        for (const auto& each : *request.topics)
+          response.topics.push_back(refuse(each.name, each.topic_id, ErrorCode::invalid_request, version));
         to_create.clear();
         break;
       }
@@ -81,7 +85,8 @@ Awaitable<Response> metadata(RequestContext& context, kafka::MetadataRequest req
         if (topic == nullptr) {
           response.topics.push_back(refuse(std::nullopt, wanted.topic_id, ErrorCode::unknown_topic_id, version));
         } else if (!context.allowed(Operation::describe, Resource::topic, topic->name)) {
-          response.topics.push_back(refuse(std::nullopt, wanted.topic_id, ErrorCode::topic_authorization_failed, version));
+          response.topics.push_back(
+              refuse(std::nullopt, wanted.topic_id, ErrorCode::topic_authorization_failed, version));
         } else {
           response.topics.push_back(describe(*topic));
         }
@@ -94,7 +99,8 @@ Awaitable<Response> metadata(RequestContext& context, kafka::MetadataRequest req
         response.topics.push_back(describe(*topic));
       } else if (const auto wrong = wrong_topic_name(name)) {
         response.topics.push_back(refuse(name, {}, ErrorCode::invalid_topic_exception, version));
-      } else if ((version < 4 || request.allow_auto_topic_creation) && context.broker.config.auto_create_topics && !is_internal(name)) {
+      } else if ((version < 4 || request.allow_auto_topic_creation) && context.broker.config.auto_create_topics &&
+                 !is_internal(name)) {
         if (!context.allowed(Operation::create, Resource::topic, name)) {
           response.topics.push_back(refuse(name, {}, ErrorCode::topic_authorization_failed, version));
         } else {
@@ -128,7 +134,8 @@ Awaitable<Response> metadata(RequestContext& context, kafka::MetadataRequest req
   }
   if (request.include_topic_authorized_operations && version >= 8) {
     for (auto& answer : response.topics) {
-      if (answer.error_code == ErrorCode::none && answer.name) answer.topic_authorized_operations = topic_operations(context, *answer.name);
+      if (answer.error_code == ErrorCode::none && answer.name)
+        answer.topic_authorized_operations = topic_operations(context, *answer.name);
     }
   }
 

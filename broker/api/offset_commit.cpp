@@ -1,9 +1,10 @@
 // v2–v4 a retention of its own · v5 none · v6 leader epoch (KIP-320) · v7 static members (KIP-345) · v8 flexible ·
 // v9 GROUP_ID_NOT_FOUND (KIP-848) · v10 topic ids (KIP-848).
+#include "transport/kafka/messages/offset_commit.h"
+
 #include <algorithm>
 
 #include "broker/api/group_call.h"
-#include "transport/kafka/messages/offset_commit.h"
 
 namespace ciuic::broker::api {
 namespace {
@@ -38,7 +39,9 @@ Awaitable<kafka::OffsetCommitResponse> offset_commit(RequestContext& context, ka
       refuse(topic, ErrorCode::topic_authorization_failed);
     } else if (known == nullptr) {
       const bool hidden = !by_id && !context.allowed(Operation::read, Resource::topic, topic.name);
-      refuse(topic, hidden ? ErrorCode::topic_authorization_failed : by_id ? ErrorCode::unknown_topic_id : ErrorCode::unknown_topic_or_partition);
+      refuse(topic, hidden  ? ErrorCode::topic_authorization_failed
+                    : by_id ? ErrorCode::unknown_topic_id
+                            : ErrorCode::unknown_topic_or_partition);
     } else {
       topic.topic_id = known->id;
       std::vector<kafka::OffsetCommitRequest::OffsetCommitRequestPartition> good;

@@ -1,6 +1,7 @@
 // v0 (KIP-496).
-#include "broker/api/group_call.h"
 #include "transport/kafka/messages/offset_delete.h"
+
+#include "broker/api/group_call.h"
 
 namespace ciuic::broker::api {
 
@@ -23,16 +24,16 @@ Awaitable<kafka::OffsetDeleteResponse> offset_delete(RequestContext& context, ka
       if (known != nullptr && known->partition(kafka::PartitionIndex(partition.partition_index)) != nullptr) {
         good.partitions.push_back(partition);
       } else {
-        bad.partitions.push_back({partition.partition_index, allowed ? ErrorCode::unknown_topic_or_partition : ErrorCode::topic_authorization_failed});
+        bad.partitions.push_back({partition.partition_index, allowed ? ErrorCode::unknown_topic_or_partition
+                                                                     : ErrorCode::topic_authorization_failed});
       }
     }
     if (!good.partitions.empty()) accepted.push_back(std::move(good));
     if (!bad.partitions.empty()) refused.push_back(std::move(bad));
   }
   request.topics = std::move(accepted);
-  response = co_await await_callback<kafka::OffsetDeleteResponse>([&](auto answer) {
-    context.broker.groups->remove_offsets(std::move(request), std::move(answer));
-  });
+  response = co_await await_callback<kafka::OffsetDeleteResponse>(
+      [&](auto answer) { context.broker.groups->remove_offsets(std::move(request), std::move(answer)); });
   if (response.error_code == ErrorCode::none) {
     for (auto& topic : refused) response.topics.push_back(std::move(topic));
   }

@@ -1,9 +1,10 @@
 // v2 null topics are all · v5 leader epoch (KIP-320) · v6 flexible · v7 require stable (KIP-447) · v8 several groups
 // (KIP-709) · v9 member id and epoch (KIP-848) · v10 topic ids.
+#include "transport/kafka/messages/offset_fetch.h"
+
 #include <algorithm>
 
 #include "broker/api/group_call.h"
-#include "transport/kafka/messages/offset_fetch.h"
 
 namespace ciuic::broker::api {
 namespace {
@@ -31,7 +32,8 @@ Topics refuse(const Request::OffsetFetchRequestTopics& topic, ErrorCode code) {
 }
 
 /// One group: what may be asked, is asked; the rest is refused topic by topic.
-Awaitable<Response::OffsetFetchResponseGroup> fetch_one(RequestContext& context, Request::OffsetFetchRequestGroup group, bool require_stable) {
+Awaitable<Response::OffsetFetchResponseGroup> fetch_one(RequestContext& context, Request::OffsetFetchRequestGroup group,
+                                                        bool require_stable) {
   Response::OffsetFetchResponseGroup answer;
   answer.group_id = group.group_id;
   if (!may(context, Operation::describe, group.group_id)) {
@@ -59,9 +61,8 @@ Awaitable<Response::OffsetFetchResponseGroup> fetch_one(RequestContext& context,
     }
     group.topics = std::move(asked);
   }
-  answer = co_await await_callback<Response::OffsetFetchResponseGroup>([&](auto callback) {
-    context.broker.groups->fetch(std::move(group), require_stable, std::move(callback));
-  });
+  answer = co_await await_callback<Response::OffsetFetchResponseGroup>(
+      [&](auto callback) { context.broker.groups->fetch(std::move(group), require_stable, std::move(callback)); });
   if (answer.error_code != ErrorCode::none) co_return answer;
   if (all) {
     const auto hidden = [&](Topics& topic) {
@@ -116,7 +117,8 @@ Awaitable<Response> offset_fetch(RequestContext& context, Request request) {
     co_return single(std::move(answer), request, context.version());
   }
   Response response;
-  for (auto& group : request.groups) response.groups.push_back(co_await fetch_one(context, std::move(group), request.require_stable));
+  for (auto& group : request.groups)
+    response.groups.push_back(co_await fetch_one(context, std::move(group), request.require_stable));
   co_return response;
 }
 

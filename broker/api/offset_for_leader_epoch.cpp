@@ -1,11 +1,13 @@
 // v2 current leader epoch (KIP-320) · v3 replica id · v4 flexible.
+#include "transport/kafka/messages/offset_for_leader_epoch.h"
+
 #include "broker/api/apis.h"
 #include "broker/api/async.h"
-#include "transport/kafka/messages/offset_for_leader_epoch.h"
 
 namespace ciuic::broker::api {
 
-Awaitable<kafka::OffsetForLeaderEpochResponse> offset_for_leader_epoch(RequestContext& context, kafka::OffsetForLeaderEpochRequest request) {
+Awaitable<kafka::OffsetForLeaderEpochResponse> offset_for_leader_epoch(RequestContext& context,
+                                                                       kafka::OffsetForLeaderEpochRequest request) {
   kafka::OffsetForLeaderEpochResponse response;
   const auto image = context.image();
   for (const auto& topic : request.topics) {
@@ -29,9 +31,10 @@ Awaitable<kafka::OffsetForLeaderEpochResponse> offset_for_leader_epoch(RequestCo
                                                                                     : ErrorCode::unknown_leader_epoch;
       } else {
         const auto end = co_await await_callback<EpochEnd>([&](auto done) {
-          partition->executor().post([partition, epoch = kafka::LeaderEpoch(wanted.leader_epoch), done = std::move(done)]() mutable {
-            done(partition->end_offset_for_epoch(epoch));
-          });
+          partition->executor().post(
+              [partition, epoch = kafka::LeaderEpoch(wanted.leader_epoch), done = std::move(done)]() mutable {
+                done(partition->end_offset_for_epoch(epoch));
+              });
         });
         answer.leader_epoch = end.leader_epoch.value;
         answer.end_offset = end.end_offset.value;

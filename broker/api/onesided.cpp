@@ -24,14 +24,14 @@ Awaitable<Response> ask(RequestContext& context, Request request, ExposureCall<R
     response.error_code = ErrorCode::unsupported_version;  // onesided.enable=false
     co_return response;
   }
-  co_return co_await await_callback<Response>([&](auto done) {
-    (context.broker.exposure->*call)(peer_of(context), std::move(request), std::move(done));
-  });
+  co_return co_await await_callback<Response>(
+      [&](auto done) { (context.broker.exposure->*call)(peer_of(context), std::move(request), std::move(done)); });
 }
 
 }  // namespace
 
-Awaitable<kafka::OneSidedConnectResponse> onesided_connect(RequestContext& context, kafka::OneSidedConnectRequest request) {
+Awaitable<kafka::OneSidedConnectResponse> onesided_connect(RequestContext& context,
+                                                           kafka::OneSidedConnectRequest request) {
   return ask<kafka::OneSidedConnectResponse>(context, std::move(request), &Exposure::connect);
 }
 Awaitable<kafka::OneSidedGrantResponse> onesided_grant(RequestContext& context, kafka::OneSidedGrantRequest request) {
@@ -43,7 +43,8 @@ Awaitable<kafka::OneSidedRenewResponse> onesided_renew(RequestContext& context, 
 Awaitable<kafka::OneSidedWaitResponse> onesided_wait(RequestContext& context, kafka::OneSidedWaitRequest request) {
   return ask<kafka::OneSidedWaitResponse>(context, std::move(request), &Exposure::wait);
 }
-Awaitable<kafka::OneSidedReleaseResponse> onesided_release(RequestContext& context, kafka::OneSidedReleaseRequest request) {
+Awaitable<kafka::OneSidedReleaseResponse> onesided_release(RequestContext& context,
+                                                           kafka::OneSidedReleaseRequest request) {
   return ask<kafka::OneSidedReleaseResponse>(context, std::move(request), &Exposure::release);
 }
 

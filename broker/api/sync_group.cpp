@@ -1,6 +1,7 @@
 // v3 static members (KIP-345) · v4 flexible · v5 protocol type and name must be said (KIP-559).
-#include "broker/api/group_call.h"
 #include "transport/kafka/messages/sync_group.h"
+
+#include "broker/api/group_call.h"
 
 namespace ciuic::broker::api {
 

@@ -12,8 +12,8 @@ namespace ciuic::broker {
 
 struct NewTopic {
   std::string name;
-  std::int32_t partitions = -1;            // -1: the broker's default
-  std::int16_t replication_factor = -1;    // likewise
+  std::int32_t partitions = -1;                                                 // -1: the broker's default
+  std::int16_t replication_factor = -1;                                         // likewise
   std::vector<std::pair<std::int32_t, std::vector<std::int32_t>>> assignments;  // then both numbers are -1
   Overrides config;
 };
@@ -56,8 +56,8 @@ struct ProducerIdBlock {
 };
 
 /// What changes the cluster's metadata. Requests are carried out one after the other; each calls back once, on the
-/// controller's executor, when its records are durable, the image holds them and the partitions they name serve (or with
-/// the error). Any thread may call. Alone: LocalController; in a cluster: requests to the KRaft quorum.
+/// controller's executor, when its records are durable, the image holds them and the partitions they name serve (or
+/// with the error). Any thread may call. Alone: LocalController; in a cluster: requests to the KRaft quorum.
 class Controller {
  public:
   template <class T>
@@ -72,9 +72,11 @@ class Controller {
   virtual void create_topics(std::vector<NewTopic> topics, Commit commit, Callback<std::vector<CreatedTopic>> done) = 0;
   /// By id, since a name may have come back. UNKNOWN_TOPIC_ID.
   virtual void delete_topics(std::vector<kafka::TopicId> topics, Callback<std::vector<kafka::Error>> done) = 0;
-  virtual void create_partitions(std::vector<MorePartitions> topics, Commit commit, Callback<std::vector<NamedResult>> done) = 0;
+  virtual void create_partitions(std::vector<MorePartitions> topics, Commit commit,
+                                 Callback<std::vector<NamedResult>> done) = 0;
   /// Of brokers, the keys that `is_dynamic` names.
-  virtual void alter_configs(std::vector<ConfigAlteration> changes, Commit commit, Callback<std::vector<NamedResult>> done) = 0;
+  virtual void alter_configs(std::vector<ConfigAlteration> changes, Commit commit,
+                             Callback<std::vector<NamedResult>> done) = 0;
   /// A block of producer ids that nobody else gets, over restarts too.
   virtual void allocate_producer_ids(Callback<ResultOf<ProducerIdBlock, kafka::Error>> done) = 0;
 };

@@ -91,13 +91,14 @@ void LocalController::run_next() {
   waiting_.pop_front();
   auto records = change.decide(*image_.get());
   if (records.empty()) return finish(change, {});
-  parts_.io->submit(queue_, [this, alive = alive_, log = log_, now = parts_.clock->wall_ms(), executor = parts_.executor,
-                             change = std::move(change), records = std::move(records)]() mutable {
-    auto written = log->append(records, now);
-    executor->post([this, alive, change = std::move(change), records = std::move(records), written]() mutable {
-      if (alive->load()) durable(std::move(change), std::move(records), written);
-    });
-  });
+  parts_.io->submit(
+      queue_, [this, alive = alive_, log = log_, now = parts_.clock->wall_ms(), executor = parts_.executor,
+               change = std::move(change), records = std::move(records)]() mutable {
+        auto written = log->append(records, now);
+        executor->post([this, alive, change = std::move(change), records = std::move(records), written]() mutable {
+          if (alive->load()) durable(std::move(change), std::move(records), written);
+        });
+      });
 }
 
 void LocalController::durable(Change change, std::vector<Buffer> records, IoResult<std::int64_t> written) {
@@ -107,15 +108,19 @@ void LocalController::durable(Change change, std::vector<Buffer> records, IoResu
   }
   const auto previous = image_.get();
   ImageBuilder builder(*previous);
-  if (!replay_all(builder, records, *written)) return finish(change, {kafka::ErrorCode::unknown_server_error, "a record does not replay"});
+  if (!replay_all(builder, records, *written))
+    return finish(change, {kafka::ErrorCode::unknown_server_error, "a record does not replay"});
   auto next = builder.build();
-  parts_.apply(previous, next, [this, alive = alive_, executor = parts_.executor, change = std::move(change), next](kafka::Error error) mutable {
-    executor->post([this, alive, change = std::move(change), next = std::move(next), error = std::move(error)]() mutable {
-      if (!alive->load()) return;
-      image_.set(next);
-      finish(change, std::move(error));
-    });
-  });
+  parts_.apply(
+      previous, next,
+      [this, alive = alive_, executor = parts_.executor, change = std::move(change), next](kafka::Error error) mutable {
+        executor->post(
+            [this, alive, change = std::move(change), next = std::move(next), error = std::move(error)]() mutable {
+              if (!alive->load()) return;
+              image_.set(next);
+              finish(change, std::move(error));
+            });
+      });
 }
 
 void LocalController::finish(const Change& change, kafka::Error error) {

@@ -17,12 +17,12 @@ class LocalController final : public Controller {
  public:
   struct Parts {
     const BrokerConfig* config = nullptr;
-    std::string log_dir;             // where the metadata log is
-    std::string host;                // what clients are told
+    std::string log_dir;  // where the metadata log is
+    std::string host;     // what clients are told
     std::int32_t port = 0;
     kafka::Uuid directory_id;
     kafka::Uuid incarnation;
-    FileIo* io = nullptr;            // all outlive the controller
+    FileIo* io = nullptr;  // all outlive the controller
     const Clock* clock = nullptr;
     Executor* executor = nullptr;
     /// Makes the broker's partitions agree with `next` before it is published; `ready` once, on any thread.
@@ -36,8 +36,10 @@ class LocalController final : public Controller {
   [[nodiscard]] MetadataPointer image() const override { return image_.get(); }
   void create_topics(std::vector<NewTopic> topics, Commit commit, Callback<std::vector<CreatedTopic>> done) override;
   void delete_topics(std::vector<kafka::TopicId> topics, Callback<std::vector<kafka::Error>> done) override;
-  void create_partitions(std::vector<MorePartitions> topics, Commit commit, Callback<std::vector<NamedResult>> done) override;
-  void alter_configs(std::vector<ConfigAlteration> changes, Commit commit, Callback<std::vector<NamedResult>> done) override;
+  void create_partitions(std::vector<MorePartitions> topics, Commit commit,
+                         Callback<std::vector<NamedResult>> done) override;
+  void alter_configs(std::vector<ConfigAlteration> changes, Commit commit,
+                     Callback<std::vector<NamedResult>> done) override;
   void allocate_producer_ids(Callback<ResultOf<ProducerIdBlock, kafka::Error>> done) override;
 
  private:

@@ -22,10 +22,12 @@ constexpr std::int32_t partitions_of_a_topic_max = 100'000;
 Error check_replicas(const std::vector<std::int32_t>& replicas, const MetadataImage& image) {
   if (replicas.empty()) return {ErrorCode::invalid_replica_assignment, "a partition has no replica"};
   const std::set<std::int32_t> distinct(replicas.begin(), replicas.end());
-  if (distinct.size() != replicas.size()) return {ErrorCode::invalid_replica_assignment, "a partition names a broker twice"};
+  if (distinct.size() != replicas.size())
+    return {ErrorCode::invalid_replica_assignment, "a partition names a broker twice"};
   for (const auto id : replicas) {
     if (image.brokers().find(id) == image.brokers().end()) {
-      return {ErrorCode::invalid_replica_assignment, fmt::format("broker {} is not known; known are the ids of DescribeCluster", id)};
+      return {ErrorCode::invalid_replica_assignment,
+              fmt::format("broker {} is not known; known are the ids of DescribeCluster", id)};
     }
   }
   return {};
@@ -45,7 +47,8 @@ Buffer partition_record(const kafka::TopicId& topic, std::int32_t index, const s
   return encode_metadata(record);
 }
 
-Buffer config_record(ConfigResource resource, const std::string& name, const std::string& key, std::optional<std::string> value) {
+Buffer config_record(ConfigResource resource, const std::string& name, const std::string& key,
+                     std::optional<std::string> value) {
   kafka::ConfigRecord record;
   record.resource_type = static_cast<std::int8_t>(resource);
   record.resource_name = name;
@@ -63,7 +66,8 @@ Plan plan_topic(const NewTopic& topic, const BrokerConfig& config, const Metadat
   const auto refuse = [](ErrorCode code, std::string text) { return Plan{{}, {code, std::move(text)}}; };
   if (const auto wrong = wrong_topic_name(topic.name)) return refuse(ErrorCode::invalid_topic_exception, *wrong);
   if (topic.name == metadata_log_topic) {
-    return refuse(ErrorCode::invalid_topic_exception, fmt::format("Topic '{}' is the broker's own metadata log.", topic.name));
+    return refuse(ErrorCode::invalid_topic_exception,
+                  fmt::format("Topic '{}' is the broker's own metadata log.", topic.name));
   }
   if (image.topic(topic.name) != nullptr) {
     return refuse(ErrorCode::topic_already_exists, fmt::format("Topic '{}' already exists.", topic.name));
@@ -81,15 +85,18 @@ Plan plan_topic(const NewTopic& topic, const BrokerConfig& config, const Metadat
       }
     }
   }
-  if (const auto made = make_topic_config(config.log, topic.config); !made) return refuse(ErrorCode::invalid_config, made.error());
+  if (const auto made = make_topic_config(config.log, topic.config); !made)
+    return refuse(ErrorCode::invalid_config, made.error());
   Plan plan;
   if (!topic.assignments.empty()) {
     if (topic.partitions != -1 || topic.replication_factor != -1) {
-      return refuse(ErrorCode::invalid_request, "with a manual assignment, partitions and replication factor must be -1");
+      return refuse(ErrorCode::invalid_request,
+                    "with a manual assignment, partitions and replication factor must be -1");
     }
     plan.replicas.resize(topic.assignments.size());
     for (const auto& [index, replicas] : topic.assignments) {
-      if (index < 0 || static_cast<std::size_t>(index) >= plan.replicas.size() || !plan.replicas[static_cast<std::size_t>(index)].empty()) {
+      if (index < 0 || static_cast<std::size_t>(index) >= plan.replicas.size() ||
+          !plan.replicas[static_cast<std::size_t>(index)].empty()) {
         return refuse(ErrorCode::invalid_replica_assignment, "partitions must be a consecutive 0-based sequence");
       }
       if (auto error = check_replicas(replicas, image); error.code != ErrorCode::none) return {{}, std::move(error)};
@@ -98,21 +105,25 @@ Plan plan_topic(const NewTopic& topic, const BrokerConfig& config, const Metadat
     return plan;
   }
   const auto partitions = topic.partitions == -1 ? config.partitions_default : topic.partitions;
-  const std::int32_t factor = topic.replication_factor == -1 ? config.replication_factor_default : topic.replication_factor;
+  const std::int32_t factor =
+      topic.replication_factor == -1 ? config.replication_factor_default : topic.replication_factor;
   if (partitions < 1 || partitions > partitions_of_a_topic_max) {
-    return refuse(ErrorCode::invalid_partitions, fmt::format("Number of partitions was set to an invalid value: {}; allowed: 1…{}",
-                                                             partitions, partitions_of_a_topic_max));
+    return refuse(ErrorCode::invalid_partitions,
+                  fmt::format("Number of partitions was set to an invalid value: {}; allowed: 1…{}", partitions,
+                              partitions_of_a_topic_max));
   }
   const auto alive = static_cast<std::int32_t>(image.brokers().size());
   if (factor < 1 || factor > alive) {
-    return refuse(ErrorCode::invalid_replication_factor,
-                  fmt::format("Replication factor {} is not possible: 1 to {} (the number of brokers) are", factor, alive));
+    return refuse(
+        ErrorCode::invalid_replication_factor,
+        fmt::format("Replication factor {} is not possible: 1 to {} (the number of brokers) are", factor, alive));
   }
   std::vector<std::int32_t> ids;
   for (const auto& [id, broker] : image.brokers()) ids.push_back(id);
   for (std::int32_t partition = 0; partition < partitions; ++partition) {
     auto& replicas = plan.replicas.emplace_back();
-    for (std::int32_t r = 0; r < factor; ++r) replicas.push_back(ids[static_cast<std::size_t>(partition + r) % ids.size()]);
+    for (std::int32_t r = 0; r < factor; ++r)
+      replicas.push_back(ids[static_cast<std::size_t>(partition + r) % ids.size()]);
   }
   return plan;
 }
@@ -127,10 +138,12 @@ const Setting* row_of(ConfigResource resource, std::string_view key) {
 }
 
 Error unknown_key(ConfigResource resource, const std::string& key) {
-  if (resource == ConfigResource::topic) return {ErrorCode::invalid_config, fmt::format("Unknown topic config name: {}", key)};
+  if (resource == ConfigResource::topic)
+    return {ErrorCode::invalid_config, fmt::format("Unknown topic config name: {}", key)};
   if (find_setting(Scope::broker, key) != nullptr) {
-    return {ErrorCode::invalid_request,
-            fmt::format("Cannot update these configs dynamically: Set({}); set it in server.properties and restart", key)};
+    return {
+        ErrorCode::invalid_request,
+        fmt::format("Cannot update these configs dynamically: Set({}); set it in server.properties and restart", key)};
   }
   return {ErrorCode::invalid_config, fmt::format("Unknown broker config name: {}", key)};
 }
@@ -151,7 +164,8 @@ ResultOf<Overrides, Error> changed_config(const ConfigAlteration& change, const 
       continue;
     }
     if (setting->type != ValueType::list) {
-      return Error{ErrorCode::invalid_config, fmt::format("Config value append is not allowed for config key: {}", key.key)};
+      return Error{ErrorCode::invalid_config,
+                   fmt::format("Config value append is not allowed for config key: {}", key.key)};
     }
     const auto found = config.find(key.key);
     const auto now = parse_value(*setting, found == config.end() ? std::string(setting->fallback) : found->second);
@@ -171,7 +185,8 @@ ResultOf<Overrides, Error> changed_config(const ConfigAlteration& change, const 
 }
 
 /// Words for values that are wrong, none if all are right.
-std::optional<std::string> wrong_values(const ConfigAlteration& change, const Overrides& config, const LogConfig& defaults) {
+std::optional<std::string> wrong_values(const ConfigAlteration& change, const Overrides& config,
+                                        const LogConfig& defaults) {
   if (change.resource == ConfigResource::topic) {
     const auto made = make_topic_config(defaults, config);
     return made ? std::nullopt : std::optional(made.error());
@@ -193,15 +208,19 @@ std::optional<std::string> wrong_topic_name(std::string_view name) {
     return fmt::format("Topic name is invalid: the length of '{}' is longer than the max allowed length 249", name);
   }
   const auto good = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-';
   };
   if (!std::all_of(name.begin(), name.end(), good)) {
-    return fmt::format("Topic name is invalid: '{}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'", name);
+    return fmt::format(
+        "Topic name is invalid: '{}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'",
+        name);
   }
   return std::nullopt;
 }
 
-void LocalController::create_topics(std::vector<NewTopic> topics, Commit commit, Callback<std::vector<CreatedTopic>> done) {
+void LocalController::create_topics(std::vector<NewTopic> topics, Commit commit,
+                                    Callback<std::vector<CreatedTopic>> done) {
   auto results = std::make_shared<std::vector<CreatedTopic>>();
   submit({[this, topics = std::move(topics), commit, results](const MetadataImage& image) {
             std::vector<Buffer> records;
@@ -223,9 +242,11 @@ void LocalController::create_topics(std::vector<NewTopic> topics, Commit commit,
               record.name = topic.name;
               record.topic_id = id;
               records.push_back(encode_metadata(record));
-              for (const auto& [key, value] : topic.config) records.push_back(config_record(ConfigResource::topic, topic.name, key, value));
+              for (const auto& [key, value] : topic.config)
+                records.push_back(config_record(ConfigResource::topic, topic.name, key, value));
               for (std::size_t i = 0; i < plan.replicas.size(); ++i) {
-                records.push_back(partition_record(id, static_cast<std::int32_t>(i), plan.replicas[i], parts_.directory_id));
+                records.push_back(
+                    partition_record(id, static_cast<std::int32_t>(i), plan.replicas[i], parts_.directory_id));
               }
             }
             return records;
@@ -265,15 +286,19 @@ void LocalController::delete_topics(std::vector<kafka::TopicId> topics, Callback
           }});
 }
 
-void LocalController::create_partitions(std::vector<MorePartitions> topics, Commit commit, Callback<std::vector<NamedResult>> done) {
+void LocalController::create_partitions(std::vector<MorePartitions> topics, Commit commit,
+                                        Callback<std::vector<NamedResult>> done) {
   auto results = std::make_shared<std::vector<NamedResult>>();
   submit({[this, topics = std::move(topics), commit, results](const MetadataImage& image) {
             std::vector<Buffer> records;
             for (const auto& wanted : topics) {
-              const auto refuse = [&](ErrorCode code, std::string text) { results->push_back({wanted.topic, {code, std::move(text)}}); };
+              const auto refuse = [&](ErrorCode code, std::string text) {
+                results->push_back({wanted.topic, {code, std::move(text)}});
+              };
               const auto* topic = image.topic(wanted.topic);
               if (topic == nullptr) {
-                refuse(ErrorCode::unknown_topic_or_partition, fmt::format("The topic '{}' does not exist.", wanted.topic));
+                refuse(ErrorCode::unknown_topic_or_partition,
+                       fmt::format("The topic '{}' does not exist.", wanted.topic));
                 continue;
               }
               const auto now = static_cast<std::int32_t>(topic->partitions.size());
@@ -283,23 +308,28 @@ void LocalController::create_partitions(std::vector<MorePartitions> topics, Comm
               }
               if (wanted.total < now || wanted.total > partitions_of_a_topic_max) {
                 refuse(ErrorCode::invalid_partitions,
-                       fmt::format("The topic {} currently has {} partition(s); {} would not be an increase.", wanted.topic, now, wanted.total));
+                       fmt::format("The topic {} currently has {} partition(s); {} would not be an increase.",
+                                   wanted.topic, now, wanted.total));
                 continue;
               }
-              if (!wanted.assignments.empty() && wanted.assignments.size() != static_cast<std::size_t>(wanted.total - now)) {
+              if (!wanted.assignments.empty() &&
+                  wanted.assignments.size() != static_cast<std::size_t>(wanted.total - now)) {
                 refuse(ErrorCode::invalid_replica_assignment,
-                       fmt::format("Increasing the number of partitions by {} but {} assignments provided.", wanted.total - now, wanted.assignments.size()));
+                       fmt::format("Increasing the number of partitions by {} but {} assignments provided.",
+                                   wanted.total - now, wanted.assignments.size()));
                 continue;
               }
               Error error;
               std::vector<Buffer> mine;
               const auto& like = topic->partitions.front().replicas;
               for (auto index = now; index < wanted.total && error.code == ErrorCode::none; ++index) {
-                const auto& replicas = wanted.assignments.empty() ? like : wanted.assignments[static_cast<std::size_t>(index - now)];
+                const auto& replicas =
+                    wanted.assignments.empty() ? like : wanted.assignments[static_cast<std::size_t>(index - now)];
                 error = check_replicas(replicas, image);
                 mine.push_back(partition_record(topic->id, index, replicas, parts_.directory_id));
               }
-              if (error.code == ErrorCode::none && commit == Commit::yes) records.insert(records.end(), mine.begin(), mine.end());
+              if (error.code == ErrorCode::none && commit == Commit::yes)
+                records.insert(records.end(), mine.begin(), mine.end());
               results->push_back({wanted.topic, std::move(error)});
             }
             return records;
@@ -312,7 +342,8 @@ void LocalController::create_partitions(std::vector<MorePartitions> topics, Comm
           }});
 }
 
-void LocalController::alter_configs(std::vector<ConfigAlteration> changes, Commit commit, Callback<std::vector<NamedResult>> done) {
+void LocalController::alter_configs(std::vector<ConfigAlteration> changes, Commit commit,
+                                    Callback<std::vector<NamedResult>> done) {
   auto results = std::make_shared<std::vector<NamedResult>>();
   submit({[this, changes = std::move(changes), commit, results](const MetadataImage& image) {
             std::vector<Buffer> records;
@@ -321,7 +352,8 @@ void LocalController::alter_configs(std::vector<ConfigAlteration> changes, Commi
               const auto& before = of_topic ? image.topic_config(change.name) : image.broker_config(change.name);
               Error error;
               if (of_topic && image.topic(change.name) == nullptr) {
-                error = {ErrorCode::unknown_topic_or_partition, fmt::format("The topic '{}' does not exist.", change.name)};
+                error = {ErrorCode::unknown_topic_or_partition,
+                         fmt::format("The topic '{}' does not exist.", change.name)};
               } else if (const auto config = changed_config(change, before); !config) {
                 error = config.error();
               } else if (const auto wrong = wrong_values(change, *config, parts_.config->log)) {
@@ -329,10 +361,12 @@ void LocalController::alter_configs(std::vector<ConfigAlteration> changes, Commi
               } else if (commit == Commit::yes) {
                 for (const auto& [key, value] : *config) {
                   const auto old = before.find(key);
-                  if (old == before.end() || old->second != value) records.push_back(config_record(change.resource, change.name, key, value));
+                  if (old == before.end() || old->second != value)
+                    records.push_back(config_record(change.resource, change.name, key, value));
                 }
                 for (const auto& [key, value] : before) {
-                  if (config->find(key) == config->end()) records.push_back(config_record(change.resource, change.name, key, std::nullopt));
+                  if (config->find(key) == config->end())
+                    records.push_back(config_record(change.resource, change.name, key, std::nullopt));
                 }
               }
               results->push_back({change.name, std::move(error)});

@@ -68,13 +68,15 @@ bool ImageBuilder::replay(Bytes record, std::int64_t offset) {
         if (topic == nullptr || r.partition_id < 0 || r.partition_id > 1'000'000) return;
         const auto index = static_cast<std::size_t>(r.partition_id);
         if (topic->partitions.size() <= index) topic->partitions.resize(index + 1);
-        topic->partitions[index] = {r.leader,   kafka::LeaderEpoch(r.leader_epoch), r.partition_epoch, r.replicas, r.isr,
-                                    r.directories};
+        topic->partitions[index] = {
+            r.leader, kafka::LeaderEpoch(r.leader_epoch), r.partition_epoch, r.replicas, r.isr, r.directories};
       });
     case kafka::PartitionChangeRecord::api_key:
       return with(kafka::PartitionChangeRecord{}, [&](const kafka::PartitionChangeRecord& r) {
         auto* const topic = change(r.topic_id);
-        if (topic == nullptr || r.partition_id < 0 || static_cast<std::size_t>(r.partition_id) >= topic->partitions.size()) return;
+        if (topic == nullptr || r.partition_id < 0 ||
+            static_cast<std::size_t>(r.partition_id) >= topic->partitions.size())
+          return;
         auto& partition = topic->partitions[static_cast<std::size_t>(r.partition_id)];
         if (r.isr) partition.isr = *r.isr;
         if (r.replicas) partition.replicas = *r.replicas;
@@ -96,7 +98,8 @@ bool ImageBuilder::replay(Bytes record, std::int64_t offset) {
     case kafka::ConfigRecord::api_key:
       return with(kafka::ConfigRecord{}, [&](const kafka::ConfigRecord& r) {
         if (r.resource_type != topic_resource && r.resource_type != broker_resource) return;
-        auto& config = (r.resource_type == topic_resource ? image_.topic_configs_ : image_.broker_configs_)[r.resource_name];
+        auto& config =
+            (r.resource_type == topic_resource ? image_.topic_configs_ : image_.broker_configs_)[r.resource_name];
         if (r.value) {
           config[r.name] = *r.value;
         } else {
@@ -113,14 +116,16 @@ bool ImageBuilder::replay(Bytes record, std::int64_t offset) {
         image_.brokers_[r.broker_id] = broker;
       });
     case kafka::UnregisterBrokerRecord::api_key:
-      return with(kafka::UnregisterBrokerRecord{}, [&](const kafka::UnregisterBrokerRecord& r) { image_.brokers_.erase(r.broker_id); });
+      return with(kafka::UnregisterBrokerRecord{},
+                  [&](const kafka::UnregisterBrokerRecord& r) { image_.brokers_.erase(r.broker_id); });
     case kafka::BrokerRegistrationChangeRecord::api_key:
       return with(kafka::BrokerRegistrationChangeRecord{}, [&](const kafka::BrokerRegistrationChangeRecord& r) {
         const auto found = image_.brokers_.find(r.broker_id);
         if (found != image_.brokers_.end() && r.fenced != 0) found->second.fenced = r.fenced > 0;
       });
     case kafka::ProducerIdsRecord::api_key:
-      return with(kafka::ProducerIdsRecord{}, [&](const kafka::ProducerIdsRecord& r) { image_.next_producer_id_ = r.next_producer_id; });
+      return with(kafka::ProducerIdsRecord{},
+                  [&](const kafka::ProducerIdsRecord& r) { image_.next_producer_id_ = r.next_producer_id; });
     case kafka::FeatureLevelRecord::api_key:
       return with(kafka::FeatureLevelRecord{}, [&](const kafka::FeatureLevelRecord& r) {
         if (r.feature_level == 0) {
@@ -129,7 +134,8 @@ bool ImageBuilder::replay(Bytes record, std::int64_t offset) {
           image_.features_[r.name] = r.feature_level;
         }
       });
-    default: return true;
+    default:
+      return true;
   }
 }
 

@@ -47,7 +47,9 @@ class MetadataImage {
  public:
   [[nodiscard]] const TopicImage* topic(std::string_view name) const;
   [[nodiscard]] const TopicImage* topic(const kafka::TopicId& id) const;
-  [[nodiscard]] const std::map<std::string, std::shared_ptr<const TopicImage>, std::less<>>& topics() const { return topics_; }
+  [[nodiscard]] const std::map<std::string, std::shared_ptr<const TopicImage>, std::less<>>& topics() const {
+    return topics_;
+  }
   [[nodiscard]] const std::map<std::int32_t, BrokerImage>& brokers() const { return brokers_; }
   /// Keys set on a topic; empty if none.
   [[nodiscard]] const Overrides& topic_config(std::string_view name) const;

@@ -32,8 +32,9 @@ ResultOf<MetadataLog, std::string> MetadataLog::open(Files& files, const std::st
     if (!records) break;
     while (const auto record = records->next()) {
       if (!batch->control() && (!record->value || !replay(*record->value, record->offset.value))) {
-        return fmt::format("{}: the record at offset {} is no metadata record; restore the file or start on an empty directory",
-                           path, record->offset.value);
+        return fmt::format(
+            "{}: the record at offset {} is no metadata record; restore the file or start on an empty directory", path,
+            record->offset.value);
       }
     }
     next = batch->next_offset().value;

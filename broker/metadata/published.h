@@ -6,7 +6,8 @@
 namespace ciuic::broker {
 
 /// A value that one place replaces and every thread reads: readers take a lock only in the first read after a change.
-/// At most one per T and process reads fast; more are correct, but share the thread's cached copy and refill it in turn.
+/// At most one per T and process reads fast; more are correct, but share the thread's cached copy and refill it in
+/// turn.
 template <class T>
 class Published {
  public:

@@ -14,8 +14,18 @@ struct Principal {
 };
 
 /// Kafka's ACL vocabulary, numbers as on the wire.
-enum class Operation : std::int8_t { read = 3, write = 4, create = 5, remove = 6, alter = 7, describe = 8, cluster_action = 9,
-                                     describe_configs = 10, alter_configs = 11, idempotent_write = 12 };
+enum class Operation : std::int8_t {
+  read = 3,
+  write = 4,
+  create = 5,
+  remove = 6,
+  alter = 7,
+  describe = 8,
+  cluster_action = 9,
+  describe_configs = 10,
+  alter_configs = 11,
+  idempotent_write = 12
+};
 enum class Resource : std::int8_t { topic = 2, group = 3, cluster = 4, transactional_id = 5 };
 
 /// Asked by every handler before it acts, and by exposure at every grant and renewal. Any thread; never blocks.

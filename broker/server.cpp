@@ -45,7 +45,8 @@ ResultOf<std::vector<Address>, std::string> parse_listeners(std::string_view key
       return fmt::format("Invalid value {} for configuration {}: write PLAINTEXT://host:port", one, key);
     }
     address.host = one.substr(scheme + 3, colon - scheme - 3);
-    if (address.host.size() > 2 && address.host.front() == '[') address.host = address.host.substr(1, address.host.size() - 2);
+    if (address.host.size() > 2 && address.host.front() == '[')
+      address.host = address.host.substr(1, address.host.size() - 2);
     found.push_back(std::move(address));
   }
   return found;
@@ -60,7 +61,9 @@ ExposureSettings exposure_settings(const BrokerConfig& config) {
   ExposureSettings settings;
   settings.enabled = config.onesided_enable;
   settings.providers = config.onesided_providers;
-  settings.runtime_dir = config.onesided_runtime_dir.empty() ? config.log_dirs.front() + "/onesided" : config.onesided_runtime_dir;
+  settings.runtime_dir =
+      config.onesided_runtime_dir.empty() ? config.log_dirs.front() + "/onesided" : config.onesided_runtime_dir;
+  settings.socket_mode = static_cast<std::uint32_t>(std::stoul(config.onesided_socket_mode, nullptr, 8));
   settings.lease_ms = config.onesided_lease_ms;
   settings.sessions_per_principal_max = static_cast<std::uint32_t>(config.onesided_sessions_per_principal_max);
   settings.grants_per_session_max = static_cast<std::uint32_t>(config.onesided_grants_per_session_max);
@@ -89,8 +92,8 @@ struct Server::Impl {
   std::atomic<std::size_t> next_shard{0};
   bool running = false;
 
-  /// File threads first: their last jobs post to the shards. Then the shards, with the coroutines that wait in them, which
-  /// refer to everything else.
+  /// File threads first: their last jobs post to the shards. Then the shards, with the coroutines that wait in them,
+  /// which refer to everything else.
   ~Impl() {
     io.reset();
     listeners.clear();
@@ -125,7 +128,8 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
   broker.cluster_id = impl->home.cluster_id;
 
   const auto cores = std::max(1U, std::thread::hardware_concurrency());
-  impl->shards = std::make_unique<Shards>(broker.config.network_threads > 0 ? static_cast<std::size_t>(broker.config.network_threads) : cores);
+  impl->shards = std::make_unique<Shards>(
+      broker.config.network_threads > 0 ? static_cast<std::size_t>(broker.config.network_threads) : cores);
   broker.shards = impl->shards.get();
   for (const auto& address : *addresses) {
     auto listener = kafka::net::Listener::open((*impl->shards)[0].context(), address.host, address.port);
@@ -158,7 +162,8 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
     broker.exposure = impl->exposure.get();
   }
 
-  impl->partitions = std::make_unique<Partitions>(Partitions::Parts{&broker.config, &broker.overrides, impl->shards.get(), impl->io.get(), broker.clock,
+  impl->partitions = std::make_unique<Partitions>(Partitions::Parts{&broker.config, &broker.overrides,
+                                                                    impl->shards.get(), impl->io.get(), broker.clock,
                                                                     impl->events.get(), Arena::make(arena)});
   broker.partitions = impl->partitions.get();
   impl->groups = std::make_unique<GroupCoordinator>(GroupSettings::from(broker.config), *broker.clock);
@@ -187,7 +192,8 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
   if (impl->exposure) {
     impl->exposure->set_lookup({impl->finder(), [state](const std::string& principal, const std::string& topic) {
                                   const auto colon = principal.find(':');
-                                  const Principal who{principal.substr(0, colon), colon == std::string::npos ? "" : principal.substr(colon + 1)};
+                                  const Principal who{principal.substr(0, colon),
+                                                      colon == std::string::npos ? "" : principal.substr(colon + 1)};
                                   return state->authorizer.allows(who, Operation::read, Resource::topic, topic);
                                 }});
   }
@@ -195,7 +201,8 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
   if (const auto opened = impl->partitions->open(*image); !opened) return opened.error();
   impl->producer_ids = std::make_unique<ProducerIds>(*impl->controller);
   broker.producer_ids = impl->producer_ids.get();
-  impl->fetch_sessions = std::make_unique<FetchSessions>(static_cast<std::size_t>(broker.config.fetch_session_slots), *broker.clock);
+  impl->fetch_sessions =
+      std::make_unique<FetchSessions>(static_cast<std::size_t>(broker.config.fetch_session_slots), *broker.clock);
   broker.fetch_sessions = impl->fetch_sessions.get();
   impl->dispatcher = std::make_unique<Dispatcher>(broker);
 
@@ -208,18 +215,20 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
         (*impl->shards)[0].context(),
         [state, &listener]() {
           // A socket's connection lives on the shard that its io_context is; they are dealt out in turn.
-          return listener.run([state]() -> asio::io_context& { return (*state->shards)[state->next_shard.load()].context(); },
-                              [state](asio::ip::tcp::socket socket) {
-                                auto& shard = (*state->shards)[state->next_shard.fetch_add(1)];
-                                asio::post(shard.context(), [state, &shard, socket = std::move(socket)]() mutable {
-                                  state->dispatcher->accept(shard, std::move(socket));
-                                });
-                              });
+          return listener.run(
+              [state]() -> asio::io_context& { return (*state->shards)[state->next_shard.load()].context(); },
+              [state](asio::ip::tcp::socket socket) {
+                auto& shard = (*state->shards)[state->next_shard.fetch_add(1)];
+                asio::post(shard.context(), [state, &shard, socket = std::move(socket)]() mutable {
+                  state->dispatcher->accept(shard, std::move(socket));
+                });
+              });
         },
         asio::detached);
   }
-  log::info("broker", "ready address={}:{} node_id={} cluster_id={} partitions={} version={} kafka={}", told.host, told.port,
-            broker.config.node_id, broker.cluster_id, impl->partitions->all().size(), version(), kafka_level);
+  log::info("broker", "ready address={}:{} node_id={} cluster_id={} partitions={} version={} kafka={}", told.host,
+            told.port, broker.config.node_id, broker.cluster_id, impl->partitions->all().size(), version(),
+            kafka_level);
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 }
 
@@ -256,7 +265,8 @@ bool Server::stop(Milliseconds drain) {
   });
   impl_->dispatcher->drain();
   const auto deadline = impl_->broker.clock->now() + drain;
-  while (impl_->dispatcher->connections() > 0 && impl_->broker.clock->now() < deadline) std::this_thread::sleep_for(Milliseconds(5));
+  while (impl_->dispatcher->connections() > 0 && impl_->broker.clock->now() < deadline)
+    std::this_thread::sleep_for(Milliseconds(5));
   impl_->dispatcher->close_all();
   wait_for(drain, [&](auto done) { impl_->groups->stop(done); });
   if (impl_->exposure) {

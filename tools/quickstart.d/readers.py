@@ -2,6 +2,7 @@
 
     readers.py kafka-python ADDRESS TOPIC GROUP ENDS        a stock consumer of a group; ENDS is {"partition": end offset}
     readers.py ciuic ADDRESS TOPIC TRANSPORT ENDS           ours; TRANSPORT is tcp or rdma (one-sided, best provider)
+    readers.py ciuic-batches ADDRESS TOPIC TRANSPORT ENDS   the same, leaving the batches packed
 """
 
 import json
@@ -34,18 +35,35 @@ def read_stock(address, topic, group, ends):
     return read, seconds, "tcp"
 
 
-def read_ours(address, topic, transport, ends):
+class BatchCount:
+    """What came in batches that nobody unpacked: the records they say they have, the bytes they are."""
+
+    def __init__(self):
+        self.records = self.bytes = 0
+
+    def add(self, batch):
+        self.records += batch.record_count
+        self.bytes += len(batch)
+
+    def parts(self):
+        return {}
+
+
+def read_ours(address, topic, transport, ends, unpack):
     import ciuickafka as ck
 
     consumer = ck.Consumer({"bootstrap.servers": address, "transport": transport})
     consumer.assign([(topic, partition, 0) for partition in sorted(ends)])
-    read = StreamDigest()
+    read = StreamDigest() if unpack else BatchCount()
     started = time.monotonic()
     left = {partition for partition, end in ends.items() if end > 0}
     while left:
         for batch in consumer.poll(1.0):
-            for record in batch:
-                read.add(batch.partition, record.offset, record.key, record.value)
+            if unpack:
+                for record in batch:
+                    read.add(batch.partition, record.offset, record.key, record.value)
+            else:
+                read.add(batch)
             if batch.last_offset + 1 >= ends[batch.partition]:
                 left.discard(batch.partition)
     seconds = time.monotonic() - started
@@ -57,7 +75,10 @@ def read_ours(address, topic, transport, ends):
 def main():
     kind, address, topic, argument, ends = sys.argv[1:]
     ends = {int(partition): end for partition, end in json.loads(ends).items()}
-    read, seconds, path = (read_stock if kind == "kafka-python" else read_ours)(address, topic, argument, ends)
+    if kind == "kafka-python":
+        read, seconds, path = read_stock(address, topic, argument, ends)
+    else:
+        read, seconds, path = read_ours(address, topic, argument, ends, kind == "ciuic")
     print(json.dumps({"records": read.records, "bytes": read.bytes, "parts": read.parts(), "seconds": seconds, "path": path}))
 
 

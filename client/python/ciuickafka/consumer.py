@@ -96,13 +96,15 @@ class Consumer:
             while True:
                 left = SLICE_MS if deadline is None else milliseconds(max(deadline - time.monotonic(), 0))
                 code = lib.ciuic_poll(self._handle, min(left, SLICE_MS), byref(self._array), byref(self._count), byref(self._error))
-                self._raise_from_callback()
+                got = [Batch(lib.ciuic_batch_retain(self._array[i])) for i in range(self._count.value)] if code >= 0 else []
+                if self._callback_failure is not None:
+                    if got:  # not handed out: they come again
+                        call(lib.ciuic_consumer_seek, self._handle, got[0].topic.encode(), got[0].partition, got[0].first_wanted_offset)
+                    self._raise_from_callback()
                 if code < 0:
                     raise exception_of(self._error)
-                count = self._count.value
-                if count:
-                    array = self._array
-                    return [Batch(lib.ciuic_batch_retain(array[i])) for i in range(count)]
+                if got:
+                    return got
                 if left <= SLICE_MS and deadline is not None:
                     return []
         finally:

@@ -35,7 +35,8 @@ class Ours:
         command = [self.program, "--port-file", ready]
         for key, value in keys.items():
             command += ["--override", f"{key}={value}"]
-        self.process = subprocess.Popen(command, stdout=open(self.log, "ab"), stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         end = time.monotonic() + seconds
         while not os.path.exists(ready):
             if self.process.poll() is not None or time.monotonic() > end:

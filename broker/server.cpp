@@ -271,6 +271,11 @@ bool Server::stop(Milliseconds drain) {
   wait_for(drain, [&](auto done) { impl_->groups->stop(done); });
   if (impl_->exposure) {
     wait_for(drain, [&](auto done) { impl_->exposure->close(Task(done)); });
+    // Apache's broker takes every folder in a log directory for a partition's and refuses to start on this one. Only if
+    // it is empty and where we chose it.
+    if (impl_->broker.config.onesided_runtime_dir.empty()) {
+      (void)::rmdir(exposure_settings(impl_->broker.config).runtime_dir.c_str());
+    }
   }
   bool clean = false;
   // As long as the disk needs: an acknowledged record is in the kernel already, the marker only spares the next scan.

@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "broker/metadata/metadata_records.h"
 #include "transport/base/log.h"
 #include "transport/kafka/messages/metadata_records.h"
@@ -38,6 +40,26 @@ std::vector<Buffer> registration(const LocalController::Parts& parts, const Meta
   return records;
 }
 
+/// Apache's controller leaves partitions without a leader when its last broker stops: this one, alone now, leads every
+/// partition that it has a replica of. A new leader, a new epoch.
+std::vector<Buffer> elections(std::int32_t node_id, const MetadataImage& image) {
+  std::vector<Buffer> records;
+  for (const auto& [name, topic] : image.topics()) {
+    for (std::size_t i = 0; i < topic->partitions.size(); ++i) {
+      const auto& state = topic->partitions[i];
+      const bool here = std::find(state.replicas.begin(), state.replicas.end(), node_id) != state.replicas.end();
+      if (state.leader == node_id || !here) continue;
+      kafka::PartitionChangeRecord change;
+      change.topic_id = topic->id;
+      change.partition_id = static_cast<std::int32_t>(i);
+      change.leader = node_id;
+      change.isr = {node_id};
+      records.push_back(encode_metadata(change));
+    }
+  }
+  return records;
+}
+
 bool replay_all(ImageBuilder& builder, const std::vector<Buffer>& records, std::int64_t last_offset) {
   auto offset = last_offset - static_cast<std::int64_t>(records.size()) + 1;
   for (const auto& record : records) {
@@ -61,6 +83,12 @@ ResultOf<std::unique_ptr<LocalController>, std::string> LocalController::open(Pa
     const auto written = log->append(records, parts.clock->wall_ms());
     if (!written) return written.error().text;
     if (!replay_all(builder, records, *written)) return std::string("the broker's own registration does not replay");
+  }
+  if (const auto records = elections(parts.config->node_id, *builder.build()); !records.empty()) {
+    const auto written = log->append(records, parts.clock->wall_ms());
+    if (!written) return written.error().text;
+    if (!replay_all(builder, records, *written)) return std::string("the broker's own election does not replay");
+    log::info("metadata", "leader of partitions that had none count={}", records.size());
   }
   return std::unique_ptr<LocalController>(new LocalController(std::move(parts), std::move(*log), builder.build()));
 }

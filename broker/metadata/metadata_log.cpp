@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "transport/base/log.h"
 #include "transport/kafka/record_batch.h"
 
@@ -9,7 +11,7 @@ namespace ciuic::broker {
 namespace {
 constexpr auto folder = "__cluster_metadata-0";
 constexpr auto file_name = "00000000000000000000.log";
-constexpr kafka::LeaderEpoch own_epoch{1};  // one controller for ever: its first and only epoch
+constexpr kafka::LeaderEpoch first_epoch{1};  // of a log that no quorum has written in before
 }  // namespace
 
 ResultOf<MetadataLog, std::string> MetadataLog::open(Files& files, const std::string& log_dir,
@@ -17,6 +19,18 @@ ResultOf<MetadataLog, std::string> MetadataLog::open(Files& files, const std::st
   const auto directory = log_dir + "/" + folder;
   const auto path = directory + "/" + file_name;
   if (const auto made = files.make_directories(directory); !made) return made.error().text;
+  auto entries = files.list(directory);
+  if (!entries) return entries.error().text;
+  for (const auto& entry : *entries) {
+    // Apache's controller rolls its log after a week and deletes what a snapshot holds: then this file is not all there
+    // is.
+    if (entry.name.ends_with(".log") && entry.name != file_name) {
+      return fmt::format(
+          "{}/{}: the metadata log has been rolled by an Apache controller, which this broker cannot read; "
+          "start on an empty directory and copy the topics with a client",
+          directory, entry.name);
+    }
+  }
   auto file = files.open(path, OpenMode::create);
   if (!file) return file.error().text;
   const auto content = read_file(files, path);
@@ -24,6 +38,7 @@ ResultOf<MetadataLog, std::string> MetadataLog::open(Files& files, const std::st
 
   Bytes left(*content);
   std::int64_t next = 0;
+  auto epoch = first_epoch;
   Buffer scratch;
   while (!left.empty()) {
     const auto batch = kafka::RecordBatchView::parse(left);
@@ -38,6 +53,7 @@ ResultOf<MetadataLog, std::string> MetadataLog::open(Files& files, const std::st
       }
     }
     next = batch->next_offset().value;
+    epoch = std::max(epoch, batch->leader_epoch());  // epochs never fall, whoever writes next
     left = left.subspan(batch->size());
   }
   const std::uint64_t good = content->size() - left.size();
@@ -46,7 +62,7 @@ ResultOf<MetadataLog, std::string> MetadataLog::open(Files& files, const std::st
     if (const auto cut = (*file)->truncate(good); !cut) return cut.error().text;
   }
   if (const auto synced = files.sync_directory(directory); !synced) return synced.error().text;
-  return MetadataLog(std::move(*file), good, next);
+  return MetadataLog(std::move(*file), good, next, epoch);
 }
 
 IoResult<std::int64_t> MetadataLog::append(const std::vector<Buffer>& records, std::int64_t timestamp_ms) {
@@ -54,7 +70,7 @@ IoResult<std::int64_t> MetadataLog::append(const std::vector<Buffer>& records, s
   for (const auto& record : records) builder.add({timestamp_ms, std::nullopt, Bytes(record), {}});
   kafka::BatchHeader header;
   header.base_offset = kafka::Offset(next_offset_);
-  header.leader_epoch = own_epoch;
+  header.leader_epoch = epoch_;
   Buffer batch;
   if (const auto built = builder.finish(header, batch); !built) return IoError(0, built.error().text);
   const Bytes pieces[] = {Bytes(batch)};

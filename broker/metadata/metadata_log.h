@@ -7,6 +7,7 @@
 
 #include "broker/log/files.h"
 #include "transport/base/result.h"
+#include "transport/kafka/types.h"
 
 namespace ciuic::broker {
 
@@ -23,11 +24,12 @@ class MetadataLog {
   [[nodiscard]] std::int64_t next_offset() const { return next_offset_; }
 
  private:
-  MetadataLog(std::shared_ptr<File> file, std::uint64_t bytes, std::int64_t next_offset)
-      : file_(std::move(file)), bytes_(bytes), next_offset_(next_offset) {}
+  MetadataLog(std::shared_ptr<File> file, std::uint64_t bytes, std::int64_t next_offset, kafka::LeaderEpoch epoch)
+      : file_(std::move(file)), bytes_(bytes), next_offset_(next_offset), epoch_(epoch) {}
   std::shared_ptr<File> file_;
   std::uint64_t bytes_;
   std::int64_t next_offset_;
+  kafka::LeaderEpoch epoch_;
 };
 
 }  // namespace ciuic::broker

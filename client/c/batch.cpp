@@ -30,7 +30,8 @@ ciuic_record to_c(const client::Record& record, std::vector<ciuic_header>& heade
   ours.value_length = record.value ? record.value->size() : 0;
   ours.header_count = record.headers.size();
   for (const auto& header : record.headers) {
-    headers.push_back({header.key.data(), header.key.size(), at(header.value), header.value ? header.value->size() : 0});
+    headers.push_back(
+        {header.key.data(), header.key.size(), at(header.value), header.value ? header.value->size() : 0});
   }
   return ours;
 }
@@ -86,7 +87,9 @@ ciuic_reader* ciuic_reader_new(void) {
 void ciuic_reader_free(ciuic_reader* reader) { delete reader; }
 
 int32_t ciuic_reader_open(ciuic_reader* reader, const ciuic_batch* batch, ciuic_error* error) {
-  return c::guarded(error, [&] { return c::outcome(reader->reader.open(batch == nullptr ? client::RecordBatch() : batch->view), error); });
+  return c::guarded(error, [&] {
+    return c::outcome(reader->reader.open(batch == nullptr ? client::RecordBatch() : batch->view), error);
+  });
 }
 
 int32_t ciuic_reader_next(ciuic_reader* reader, ciuic_record* record, ciuic_error* error) {
@@ -105,8 +108,11 @@ int32_t ciuic_reader_next_many(ciuic_reader* reader, ciuic_record* records, size
   return c::guarded(error, [&] {
     const std::size_t stride = capacity == 0 ? 0 : records[0].size;
     constexpr std::size_t shortest = offsetof(ciuic_record, header_count) + sizeof(std::size_t);  // of ABI version 1
-    if (capacity != 0 && stride < shortest) return c::report(client::Trouble::invalid_argument, "records[0].size: set it to sizeof(ciuic_record)", error);
-    const auto at = [&](std::size_t i) { return reinterpret_cast<ciuic_record*>(reinterpret_cast<std::byte*>(records) + i * stride); };
+    if (capacity != 0 && stride < shortest)
+      return c::report(client::Trouble::invalid_argument, "records[0].size: set it to sizeof(ciuic_record)", error);
+    const auto at = [&](std::size_t i) {
+      return reinterpret_cast<ciuic_record*>(reinterpret_cast<std::byte*>(records) + i * stride);
+    };
     const auto most = std::min<std::size_t>(capacity, std::numeric_limits<std::int32_t>::max());
     reader->headers.clear();
     std::size_t count = 0;

@@ -8,14 +8,15 @@ using namespace ciuic;  // NOLINT: a file of one-line bridges
 
 struct ciuic_consumer {
   client::Consumer consumer;
-  std::vector<ciuic_batch> batches{};       // what the last poll gave
+  std::vector<ciuic_batch> batches{};  // what the last poll gave
   std::vector<ciuic_batch*> pointers{};
 };
 
 namespace {
 
 /// Answers that came for partitions, into the caller's array.
-std::int32_t fill(const client::Result<std::vector<client::TopicPartitionOffset>>& found, ciuic_topic_partition* partitions, std::size_t count, ciuic_error* error) {
+std::int32_t fill(const client::Result<std::vector<client::TopicPartitionOffset>>& found,
+                  ciuic_topic_partition* partitions, std::size_t count, ciuic_error* error) {
   if (!found) return c::report(found.error(), error);
   std::map<std::pair<std::string, std::int32_t>, std::int64_t> by_partition;
   for (const auto& one : *found) by_partition[{one.topic, one.partition}] = one.offset;
@@ -26,13 +27,16 @@ std::int32_t fill(const client::Result<std::vector<client::TopicPartitionOffset>
   return 0;
 }
 
-client::Milliseconds ms(std::int64_t count) { return client::Milliseconds(std::clamp<std::int64_t>(count, 0, 86'400'000)); }
+client::Milliseconds ms(std::int64_t count) {
+  return client::Milliseconds(std::clamp<std::int64_t>(count, 0, 86'400'000));
+}
 
 }  // namespace
 
 extern "C" {
 
-int32_t ciuic_consumer_open(const ciuic_config_entry* config, size_t count, ciuic_consumer** consumer, ciuic_error* error) {
+int32_t ciuic_consumer_open(const ciuic_config_entry* config, size_t count, ciuic_consumer** consumer,
+                            ciuic_error* error) {
   *consumer = nullptr;
   return c::guarded(error, [&] {
     auto opened = client::Consumer::open(c::config_of(config, count));
@@ -51,11 +55,14 @@ void ciuic_consumer_close(ciuic_consumer* consumer) {
   });
 }
 
-int32_t ciuic_consumer_assign(ciuic_consumer* consumer, const ciuic_topic_partition* partitions, size_t count, ciuic_error* error) {
-  return c::guarded(error, [&] { return c::outcome(consumer->consumer.assign(c::offsets_of(partitions, count)), error); });
+int32_t ciuic_consumer_assign(ciuic_consumer* consumer, const ciuic_topic_partition* partitions, size_t count,
+                              ciuic_error* error) {
+  return c::guarded(error,
+                    [&] { return c::outcome(consumer->consumer.assign(c::offsets_of(partitions, count)), error); });
 }
 
-int32_t ciuic_consumer_subscribe(ciuic_consumer* consumer, const char* const* topics, size_t count, ciuic_rebalance_callback callback, void* opaque, ciuic_error* error) {
+int32_t ciuic_consumer_subscribe(ciuic_consumer* consumer, const char* const* topics, size_t count,
+                                 ciuic_rebalance_callback callback, void* opaque, ciuic_error* error) {
   return c::guarded(error, [&] {
     std::vector<std::string> names;
     for (std::size_t i = 0; i < count; ++i) names.emplace_back(topics[i] == nullptr ? "" : topics[i]);
@@ -79,7 +86,9 @@ int32_t ciuic_consumer_unsubscribe(ciuic_consumer* consumer, ciuic_error* error)
   return c::guarded(error, [&] { return c::outcome(consumer->consumer.unsubscribe(), error); });
 }
 
-int32_t ciuic_consumer_assignment(ciuic_consumer* consumer, void (*visit)(void* opaque, const ciuic_topic_partition* partition), void* opaque, ciuic_error* error) {
+int32_t ciuic_consumer_assignment(ciuic_consumer* consumer,
+                                  void (*visit)(void* opaque, const ciuic_topic_partition* partition), void* opaque,
+                                  ciuic_error* error) {
   return c::guarded(error, [&] {
     for (const auto& lag : consumer->consumer.lags()) {
       const ciuic_topic_partition one{lag.at.topic.c_str(), lag.at.partition, lag.position};
@@ -89,7 +98,8 @@ int32_t ciuic_consumer_assignment(ciuic_consumer* consumer, void (*visit)(void* 
   });
 }
 
-int32_t ciuic_poll(ciuic_consumer* consumer, int64_t timeout_ms, ciuic_batch* const** batches, size_t* count, ciuic_error* error) {
+int32_t ciuic_poll(ciuic_consumer* consumer, int64_t timeout_ms, ciuic_batch* const** batches, size_t* count,
+                   ciuic_error* error) {
   *count = 0;
   *batches = nullptr;
   return c::guarded(error, [&] {
@@ -108,46 +118,73 @@ int32_t ciuic_poll(ciuic_consumer* consumer, int64_t timeout_ms, ciuic_batch* co
 
 void ciuic_consumer_wakeup(ciuic_consumer* consumer) { consumer->consumer.wakeup(); }
 
-int32_t ciuic_consumer_seek(ciuic_consumer* consumer, const char* topic, int32_t partition, int64_t offset, ciuic_error* error) {
+int32_t ciuic_consumer_seek(ciuic_consumer* consumer, const char* topic, int32_t partition, int64_t offset,
+                            ciuic_error* error) {
   return c::guarded(error, [&] { return c::outcome(consumer->consumer.seek({topic, partition}, offset), error); });
 }
-int32_t ciuic_consumer_seek_to_time(ciuic_consumer* consumer, const char* topic, int32_t partition, int64_t timestamp_ms, int64_t timeout_ms, ciuic_error* error) {
-  return c::guarded(error, [&] { return c::outcome(consumer->consumer.seek_to_time({topic, partition}, timestamp_ms, ms(timeout_ms)), error); });
+int32_t ciuic_consumer_seek_to_time(ciuic_consumer* consumer, const char* topic, int32_t partition,
+                                    int64_t timestamp_ms, int64_t timeout_ms, ciuic_error* error) {
+  return c::guarded(error, [&] {
+    return c::outcome(consumer->consumer.seek_to_time({topic, partition}, timestamp_ms, ms(timeout_ms)), error);
+  });
 }
-int32_t ciuic_consumer_position(ciuic_consumer* consumer, const char* topic, int32_t partition, int64_t timeout_ms, int64_t* position, ciuic_error* error) {
+int32_t ciuic_consumer_position(ciuic_consumer* consumer, const char* topic, int32_t partition, int64_t timeout_ms,
+                                int64_t* position, ciuic_error* error) {
   return c::guarded(error, [&] {
     const auto found = consumer->consumer.position({topic, partition}, ms(timeout_ms));
     if (found) *position = *found;
     return c::outcome(found, error);
   });
 }
-int32_t ciuic_consumer_pause(ciuic_consumer* consumer, const ciuic_topic_partition* partitions, size_t count, ciuic_error* error) {
-  return c::guarded(error, [&] { return c::outcome(consumer->consumer.pause(c::partitions_of(partitions, count)), error); });
+int32_t ciuic_consumer_pause(ciuic_consumer* consumer, const ciuic_topic_partition* partitions, size_t count,
+                             ciuic_error* error) {
+  return c::guarded(error,
+                    [&] { return c::outcome(consumer->consumer.pause(c::partitions_of(partitions, count)), error); });
 }
-int32_t ciuic_consumer_resume(ciuic_consumer* consumer, const ciuic_topic_partition* partitions, size_t count, ciuic_error* error) {
-  return c::guarded(error, [&] { return c::outcome(consumer->consumer.resume(c::partitions_of(partitions, count)), error); });
+int32_t ciuic_consumer_resume(ciuic_consumer* consumer, const ciuic_topic_partition* partitions, size_t count,
+                              ciuic_error* error) {
+  return c::guarded(error,
+                    [&] { return c::outcome(consumer->consumer.resume(c::partitions_of(partitions, count)), error); });
 }
 
-int32_t ciuic_consumer_commit(ciuic_consumer* consumer, const ciuic_topic_partition* partitions, size_t count, int64_t timeout_ms, ciuic_error* error) {
+int32_t ciuic_consumer_commit(ciuic_consumer* consumer, const ciuic_topic_partition* partitions, size_t count,
+                              int64_t timeout_ms, ciuic_error* error) {
   return c::guarded(error, [&] {
     const auto offsets = c::offsets_of(partitions, count);
     if (timeout_ms > 0) return c::outcome(consumer->consumer.commit_sync(offsets, ms(timeout_ms)), error);
     return c::outcome(consumer->consumer.commit_async(offsets), error);
   });
 }
-int32_t ciuic_consumer_committed(ciuic_consumer* consumer, ciuic_topic_partition* partitions, size_t count, int64_t timeout_ms, ciuic_error* error) {
-  return c::guarded(error, [&] { return fill(consumer->consumer.committed(c::partitions_of(partitions, count), ms(timeout_ms)), partitions, count, error); });
+int32_t ciuic_consumer_committed(ciuic_consumer* consumer, ciuic_topic_partition* partitions, size_t count,
+                                 int64_t timeout_ms, ciuic_error* error) {
+  return c::guarded(error, [&] {
+    return fill(consumer->consumer.committed(c::partitions_of(partitions, count), ms(timeout_ms)), partitions, count,
+                error);
+  });
 }
-int32_t ciuic_consumer_beginning_offsets(ciuic_consumer* consumer, ciuic_topic_partition* partitions, size_t count, int64_t timeout_ms, ciuic_error* error) {
-  return c::guarded(error, [&] { return fill(consumer->consumer.beginning_offsets(c::partitions_of(partitions, count), ms(timeout_ms)), partitions, count, error); });
+int32_t ciuic_consumer_beginning_offsets(ciuic_consumer* consumer, ciuic_topic_partition* partitions, size_t count,
+                                         int64_t timeout_ms, ciuic_error* error) {
+  return c::guarded(error, [&] {
+    return fill(consumer->consumer.beginning_offsets(c::partitions_of(partitions, count), ms(timeout_ms)), partitions,
+                count, error);
+  });
 }
-int32_t ciuic_consumer_end_offsets(ciuic_consumer* consumer, ciuic_topic_partition* partitions, size_t count, int64_t timeout_ms, ciuic_error* error) {
-  return c::guarded(error, [&] { return fill(consumer->consumer.end_offsets(c::partitions_of(partitions, count), ms(timeout_ms)), partitions, count, error); });
+int32_t ciuic_consumer_end_offsets(ciuic_consumer* consumer, ciuic_topic_partition* partitions, size_t count,
+                                   int64_t timeout_ms, ciuic_error* error) {
+  return c::guarded(error, [&] {
+    return fill(consumer->consumer.end_offsets(c::partitions_of(partitions, count), ms(timeout_ms)), partitions, count,
+                error);
+  });
 }
-int32_t ciuic_consumer_offsets_for_times(ciuic_consumer* consumer, ciuic_topic_partition* partitions, size_t count, int64_t timeout_ms, ciuic_error* error) {
-  return c::guarded(error, [&] { return fill(consumer->consumer.offsets_for_times(c::offsets_of(partitions, count), ms(timeout_ms)), partitions, count, error); });
+int32_t ciuic_consumer_offsets_for_times(ciuic_consumer* consumer, ciuic_topic_partition* partitions, size_t count,
+                                         int64_t timeout_ms, ciuic_error* error) {
+  return c::guarded(error, [&] {
+    return fill(consumer->consumer.offsets_for_times(c::offsets_of(partitions, count), ms(timeout_ms)), partitions,
+                count, error);
+  });
 }
-int32_t ciuic_consumer_partition_count(ciuic_consumer* consumer, const char* topic, int64_t timeout_ms, int32_t* partitions, ciuic_error* error) {
+int32_t ciuic_consumer_partition_count(ciuic_consumer* consumer, const char* topic, int64_t timeout_ms,
+                                       int32_t* partitions, ciuic_error* error) {
   return c::guarded(error, [&] {
     const std::vector<std::string> names{topic};
     const auto found = consumer->consumer.topics(names, ms(timeout_ms));
@@ -157,7 +194,8 @@ int32_t ciuic_consumer_partition_count(ciuic_consumer* consumer, const char* top
     return 0;
   });
 }
-int32_t ciuic_consumer_lag(ciuic_consumer* consumer, const char* topic, int32_t partition, int64_t* records, ciuic_error* error) {
+int32_t ciuic_consumer_lag(ciuic_consumer* consumer, const char* topic, int32_t partition, int64_t* records,
+                           ciuic_error* error) {
   return c::guarded(error, [&] {
     for (const auto& lag : consumer->consumer.lags()) {
       if (lag.at.topic != topic || lag.at.partition != partition) continue;
@@ -172,7 +210,8 @@ char* ciuic_consumer_path_json(ciuic_consumer* consumer, const char* topic, int3
   char* out = nullptr;
   (void)c::guarded(nullptr, [&] {
     const auto path = consumer->consumer.path({topic, partition});
-    out = c::text_of("{\"path\":" + c::json_string(client::name(path.path)) + ",\"provider\":" + c::json_string(path.provider) + ",\"reason\":" + c::json_string(path.reason) + "}");
+    out = c::text_of("{\"path\":" + c::json_string(client::name(path.path)) + ",\"provider\":" +
+                     c::json_string(path.provider) + ",\"reason\":" + c::json_string(path.reason) + "}");
     return 0;
   });
   return out;
@@ -193,7 +232,12 @@ char* ciuic_consumer_topics_json(ciuic_consumer* consumer, int64_t timeout_ms, c
     auto list = nlohmann::json::array();
     for (const auto& topic : *topics) {
       auto partitions = nlohmann::json::array();
-      for (const auto& one : topic.partitions) partitions.push_back({{"partition", one.partition}, {"leader", one.leader}, {"leader_epoch", one.leader_epoch}, {"replicas", one.replicas}, {"in_sync", one.in_sync}});
+      for (const auto& one : topic.partitions)
+        partitions.push_back({{"partition", one.partition},
+                              {"leader", one.leader},
+                              {"leader_epoch", one.leader_epoch},
+                              {"replicas", one.replicas},
+                              {"in_sync", one.in_sync}});
       list.push_back({{"topic", topic.topic}, {"topic_id", topic.topic_id}, {"partitions", std::move(partitions)}});
     }
     out = c::text_of(list.dump());

@@ -43,8 +43,10 @@ std::int32_t guarded(ciuic_error* error, Call call) noexcept {
 char* text_of(const std::string& text) noexcept;
 
 [[nodiscard]] client::Config config_of(const ciuic_config_entry* config, std::size_t count);
-[[nodiscard]] std::vector<client::TopicPartition> partitions_of(const ciuic_topic_partition* partitions, std::size_t count);
-[[nodiscard]] std::vector<client::TopicPartitionOffset> offsets_of(const ciuic_topic_partition* partitions, std::size_t count);
+[[nodiscard]] std::vector<client::TopicPartition> partitions_of(const ciuic_topic_partition* partitions,
+                                                                std::size_t count);
+[[nodiscard]] std::vector<client::TopicPartitionOffset> offsets_of(const ciuic_topic_partition* partitions,
+                                                                   std::size_t count);
 /// For C: names point into `partitions`, which must outlive it.
 [[nodiscard]] std::vector<ciuic_topic_partition> to_c(std::span<const client::TopicPartition> partitions);
 /// "…" with JSON's escapes.

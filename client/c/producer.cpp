@@ -12,12 +12,15 @@ std::optional<client::Bytes> bytes_of(const void* data, std::size_t length) {
   if (data == nullptr) return std::nullopt;
   return client::Bytes(static_cast<const std::byte*>(data), length);
 }
-client::Milliseconds ms(std::int64_t count) { return client::Milliseconds(std::clamp<std::int64_t>(count, 0, 86'400'000)); }
+client::Milliseconds ms(std::int64_t count) {
+  return client::Milliseconds(std::clamp<std::int64_t>(count, 0, 86'400'000));
+}
 }  // namespace
 
 extern "C" {
 
-int32_t ciuic_producer_open(const ciuic_config_entry* config, size_t count, ciuic_producer** producer, ciuic_error* error) {
+int32_t ciuic_producer_open(const ciuic_config_entry* config, size_t count, ciuic_producer** producer,
+                            ciuic_error* error) {
   *producer = nullptr;
   return c::guarded(error, [&] {
     auto opened = client::Producer::open(c::config_of(config, count));
@@ -36,7 +39,8 @@ int32_t ciuic_producer_close(ciuic_producer* producer, int64_t timeout_ms, ciuic
   });
 }
 
-int32_t ciuic_producer_send(ciuic_producer* producer, const ciuic_record_to_send* record, ciuic_delivery_callback callback, void* opaque, ciuic_error* error) {
+int32_t ciuic_producer_send(ciuic_producer* producer, const ciuic_record_to_send* record,
+                            ciuic_delivery_callback callback, void* opaque, ciuic_error* error) {
   return c::guarded(error, [&] {
     ciuic_record_to_send given{};
     std::memcpy(&given, record, std::min<std::size_t>(record->size, sizeof given));
@@ -70,7 +74,8 @@ int32_t ciuic_producer_send(ciuic_producer* producer, const ciuic_record_to_send
 int32_t ciuic_producer_flush(ciuic_producer* producer, int64_t timeout_ms, ciuic_error* error) {
   return c::guarded(error, [&] { return c::outcome(producer->producer.flush(ms(timeout_ms)), error); });
 }
-int32_t ciuic_producer_partition_count(ciuic_producer* producer, const char* topic, int64_t timeout_ms, int32_t* partitions, ciuic_error* error) {
+int32_t ciuic_producer_partition_count(ciuic_producer* producer, const char* topic, int64_t timeout_ms,
+                                       int32_t* partitions, ciuic_error* error) {
   return c::guarded(error, [&] {
     const auto found = producer->producer.partition_count(topic, ms(timeout_ms));
     if (found) *partitions = *found;

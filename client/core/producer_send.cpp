@@ -21,6 +21,7 @@ using kafka::ErrorCode;
 namespace {
 constexpr auto never = Clock::TimePoint::max();
 constexpr Milliseconds unsent_look{1};  // acks=0 has no answer: so often we look whether the kernel has it all
+constexpr std::int16_t by_name = 12;    // the newest version that names topics; records follow a topic made anew
 }  // namespace
 
 // --- Looking ---
@@ -293,7 +294,6 @@ kafka::ProduceRequest Producer::Impl::request_of(const Batches& batches) const {
     if (at == topics.end()) {
       at = topics.emplace(topics.end());
       at->name = batch->queue->topic;
-      if (const auto* const topic = cluster_.topic(at->name); topic != nullptr) at->topic_id = topic->id;
     }
     auto& partition = at->partition_data.emplace_back();
     partition.index = batch->queue->partition;
@@ -307,7 +307,7 @@ Co<void> Producer::Impl::exchange(std::int32_t id, std::shared_ptr<core::Connect
   counters_.requests.fetch_add(1, std::memory_order_relaxed);
   std::optional<Error> error;
   if (settings_.acks == 0) {
-    const auto sent = connection->send_only(request);
+    const auto sent = connection->send_only(request, by_name);
     // In the kernel is all that we can know; a connection that broke before may have lost it.
     while (sent && connection->usable() && connection->unsent() > 0 && !loop_.closing())
       (void)co_await loop_.sleep(unsent_look);
@@ -318,8 +318,6 @@ Co<void> Producer::Impl::exchange(std::int32_t id, std::shared_ptr<core::Connect
       for (const auto& batch : batches) written(batch, -1, -1);
     }
   } else {
-    // By name: an answer by topic id could not be told apart from one of a topic that was made anew in between.
-    constexpr std::int16_t by_name = 12;
     auto answer = co_await connection->call<kafka::ProduceResponse>(
         std::move(request), Milliseconds(settings_.request_timeout_ms), by_name);
     if (answer) {

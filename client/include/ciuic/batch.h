@@ -13,10 +13,10 @@ class Delivery;
 }
 
 /// One record batch (Kafka's magic 2), checked, as a view. A copy of the view keeps what it needs: the memory is not
-/// unmapped and, while the consumer lives and its broker answers, the lease on it is renewed. `in_force()` tells whether
-/// the bytes are still guaranteed; it turns false when a lease ran out (the broker was unreachable for its length). Look
-/// at it after use, as a view into another process's memory can only be vouched for afterwards; `copy()` does, and ends
-/// the dependence. Views over TCP are always in force. Any thread may use and drop views.
+/// unmapped and, while the consumer lives and its broker answers, the lease on it is renewed. `in_force()` tells
+/// whether the bytes are still guaranteed; it turns false when a lease ran out (the broker was unreachable for its
+/// length). Look at it after use, as a view into another process's memory can only be vouched for afterwards; `copy()`
+/// does, and ends the dependence. Views over TCP are always in force. Any thread may use and drop views.
 class RecordBatch {
  public:
   RecordBatch() = default;

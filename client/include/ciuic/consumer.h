@@ -15,14 +15,15 @@ enum class Path : std::int8_t { undecided = 0, tcp_fetch = 1, one_sided = 2 };
 struct PathInfo {
   Path path = Path::undecided;
   std::string provider{};  ///< of a one-sided path: "shm", "verbs", …
-  std::string reason{};    ///< "transport=tcp", "broker has no one-sided APIs", "shm: refused (…)"; empty: nothing better exists
+  std::string
+      reason{};  ///< "transport=tcp", "broker has no one-sided APIs", "shm: refused (…)"; empty: nothing better exists
 };
 
 struct Lag {
   TopicPartition at{};
-  std::int64_t position = -1;        ///< next offset that `poll` gives
-  std::int64_t readable_end = -1;    ///< high watermark, or last stable offset (isolation.level); -1: not known yet
-  std::int64_t records = -1;         ///< readable_end - position; -1: not known yet
+  std::int64_t position = -1;      ///< next offset that `poll` gives
+  std::int64_t readable_end = -1;  ///< high watermark, or last stable offset (isolation.level); -1: not known yet
+  std::int64_t records = -1;       ///< readable_end - position; -1: not known yet
 };
 
 /// Called inside `poll`, `close` and `unsubscribe`, on the caller's thread; it may call the consumer (commit, seek).
@@ -35,8 +36,8 @@ struct RebalanceListener {
 
 using CommitCallback = std::function<void(const Result<void>&)>;
 
-/// Reads topics. Stop 7 of docs/tour.md. One thread at a time, but for `wakeup`, `metrics`, `lags` and views. A thread of
-/// its own keeps connections, heartbeats and leases; data read one-sidedly never passes through it.
+/// Reads topics. Stop 7 of docs/tour.md. One thread at a time, but for `wakeup`, `metrics`, `lags` and views. A thread
+/// of its own keeps connections, heartbeats and leases; data read one-sidedly never passes through it.
 ///
 ///     auto consumer = Consumer::open({{"bootstrap.servers", "localhost:9092"}, {"group.id", "trainer"}}).value();
 ///     consumer.subscribe({"data"}).value();
@@ -50,8 +51,8 @@ class Consumer {
   /// Closes. In a forked child it does nothing.
   ~Consumer();
 
-  /// Leaves the group after a last commit (enable.auto.commit), releases grants. Views stay usable as `RecordBatch` says,
-  /// but leases are renewed no more. Idempotent.
+  /// Leaves the group after a last commit (enable.auto.commit), releases grants. Views stay usable as `RecordBatch`
+  /// says, but leases are renewed no more. Idempotent.
   Result<void> close(Milliseconds timeout = Milliseconds(5000));
 
   // What to read: either by hand or by group.
@@ -65,8 +66,8 @@ class Consumer {
   /// Checked batches of one partition in order, or nothing after `timeout`. Control batches and, with
   /// isolation.level=read_committed, aborted ones are not among them. The span is valid until the next call of `poll`,
   /// `assign`, `unsubscribe` or `close`; a copied RecordBatch lives as long as you keep it.
-  /// Errors: broker (authorization, unknown topic, …), data_loss, corrupt, no_one_sided_path, interrupted, fatal. After an
-  /// error the next poll goes on where it can.
+  /// Errors: broker (authorization, unknown topic, …), data_loss, corrupt, no_one_sided_path, interrupted, fatal. After
+  /// an error the next poll goes on where it can.
   [[nodiscard]] Result<std::span<const RecordBatch>> poll(Milliseconds timeout);
   /// Makes a `poll` under way, or the next one, return `interrupted`. Any thread.
   void wakeup();
@@ -75,14 +76,16 @@ class Consumer {
   /// A number, `offset_beginning` or `offset_end`. Takes effect with the next poll; what was read ahead is dropped.
   Result<void> seek(const TopicPartition& at, std::int64_t offset);
   /// To the first record whose timestamp is at or after `timestamp_ms`; to the end where there is none.
-  Result<void> seek_to_time(const TopicPartition& at, std::int64_t timestamp_ms, Milliseconds timeout = Milliseconds(30000));
+  Result<void> seek_to_time(const TopicPartition& at, std::int64_t timestamp_ms,
+                            Milliseconds timeout = Milliseconds(30000));
   /// The next offset that poll will give. Resolves `offset_beginning` and the like by asking the broker.
   [[nodiscard]] Result<std::int64_t> position(const TopicPartition& at, Milliseconds timeout = Milliseconds(30000));
   Result<void> pause(std::span<const TopicPartition> partitions);
   Result<void> resume(std::span<const TopicPartition> partitions);
 
   // Commits; need group.id. Without `offsets`: the positions after what the last poll returned.
-  Result<void> commit_sync(std::span<const TopicPartitionOffset> offsets = {}, Milliseconds timeout = Milliseconds(30000));
+  Result<void> commit_sync(std::span<const TopicPartitionOffset> offsets = {},
+                           Milliseconds timeout = Milliseconds(30000));
   /// `done` runs inside a later poll, commit_sync or close.
   Result<void> commit_async(std::span<const TopicPartitionOffset> offsets = {}, CommitCallback done = {});
   /// -1: none was committed.
@@ -91,7 +94,8 @@ class Consumer {
 
   // Questions.
   /// Empty `topics`: all of them.
-  [[nodiscard]] Result<std::vector<TopicInfo>> topics(std::span<const std::string> topics = {}, Milliseconds timeout = Milliseconds(30000));
+  [[nodiscard]] Result<std::vector<TopicInfo>> topics(std::span<const std::string> topics = {},
+                                                      Milliseconds timeout = Milliseconds(30000));
   [[nodiscard]] Result<std::vector<TopicPartitionOffset>> beginning_offsets(std::span<const TopicPartition> partitions,
                                                                             Milliseconds timeout = Milliseconds(30000));
   /// The last stable offset under read_committed, else the high watermark.

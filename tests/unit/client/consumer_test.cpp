@@ -281,6 +281,76 @@ TEST_P(Transports, ManyPartitionsInTurn) {
   for (const auto& lag : consumer.lags()) EXPECT_EQ(lag.records, 0);
 }
 
+/// One-sided and TCP readers side by side while the log is written, rolled, deleted from and evicted from memory: whatever
+/// both deliver is the same, record by record, and neither delivers what was not written.
+TEST(Consumer, BothPathsGiveTheSameRecordsWhateverHappensToTheLog) {
+  TestBroker broker{{"log.memory.bytes", "67108864"},
+                    {"log.memory.chunk.bytes.max", "1048576"},
+                    {"log.retention.check.interval.ms", "100"}};
+  constexpr int partitions = 3;
+  broker.create_topic("data", partitions, {{"segment.bytes", "2097152"}, {"retention.bytes", "50331648"}});
+  std::atomic<bool> stop{false};
+  const std::string filler(800, 'f');
+  std::thread writer([&] {
+    std::int64_t next = 0;
+    while (!stop) {
+      std::vector<test::TestRecord> records;
+      for (std::int64_t i = 0; i < 1000; ++i) records.push_back({std::to_string(next + i), filler + std::to_string(next + i)});
+      for (int p = 0; p < partitions; ++p) broker.append("data", p, records);
+      next += 1000;
+    }
+  });
+  std::map<TopicPartition, std::map<std::int64_t, std::string>> seen[2];
+  std::int64_t delivered[2] = {0, 0};
+  const auto reader_of = [&](const char* transport, int which) {
+    auto consumer = Consumer::open({{"bootstrap.servers", broker.address()}, {"transport", transport}, {"auto.offset.reset", "earliest"}}).value();
+    std::vector<TopicPartitionOffset> from;
+    for (int p = 0; p < partitions; ++p) from.push_back({"data", p, offset_beginning, {}});
+    ASSERT_TRUE(consumer.assign(from));
+    RecordReader reader;
+    const auto deadline = std::chrono::steady_clock::now() + 6s;
+    auto rewind_at = std::chrono::steady_clock::now() + 3s;
+    while (std::chrono::steady_clock::now() < deadline) {
+      const auto batches = consumer.poll(50ms);
+      ASSERT_TRUE(batches) << batches.error().text;
+      for (const auto& batch : *batches) {
+        std::vector<std::pair<std::int64_t, std::string>> records;
+        ASSERT_TRUE(reader.open(batch));
+        while (const auto* record = reader.next()) records.emplace_back(record->offset, std::string(as_text(*record->key)));
+        if (!batch.in_force()) continue;  // said not to be vouched for
+        for (auto& [offset, key] : records) {
+          ASSERT_EQ(key, std::to_string(offset)) << transport;
+          const auto [at, added] = seen[which][{"data", batch.partition()}].emplace(offset, key);
+          ASSERT_EQ(at->second, key);
+          ++delivered[which];
+        }
+      }
+      if (std::chrono::steady_clock::now() > rewind_at) {
+        // Back to what has left memory by now.
+        rewind_at = deadline;
+        for (int p = 0; p < partitions; ++p) ASSERT_TRUE(consumer.seek({"data", p}, offset_beginning));
+      }
+    }
+  };
+  std::thread tcp([&] { reader_of("tcp", 0); });
+  std::thread one_sided([&] { reader_of("auto", 1); });
+  tcp.join();
+  one_sided.join();
+  stop = true;
+  writer.join();
+  for (int which = 0; which < 2; ++which) EXPECT_GT(delivered[which], 5000);
+  std::int64_t compared = 0;
+  for (const auto& [at, records] : seen[0]) {
+    for (const auto& [offset, key] : records) {
+      const auto other = seen[1][at].find(offset);
+      if (other == seen[1][at].end()) continue;
+      EXPECT_EQ(other->second, key);
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 1000);
+}
+
 TEST(Consumer, TransportAutoSaysWhyItFellBack) {
   TestBroker broker{{"onesided.enable", "false"}};
   broker.create_topic("data", 1);

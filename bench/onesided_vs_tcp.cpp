@@ -1,0 +1,193 @@
+// Reads one topic over TCP Fetch and one-sidedly, and says what each cost. Compares both streams batch by batch.
+//   onesided_vs_tcp BOOTSTRAP BROKER_PID TOPIC fill BYTES RECORD_BYTES CODEC
+//   onesided_vs_tcp BOOTSTRAP BROKER_PID TOPIC read TRANSPORT      one line of JSON
+//   onesided_vs_tcp BOOTSTRAP BROKER_PID TOPIC compare             one line of JSON
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include "ciuic/client.h"
+
+namespace {
+
+using namespace ciuic::client;
+
+/// User and system seconds of a process, all threads.
+double cpu_seconds(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::istringstream fields(text.substr(text.rfind(')') + 2));
+  std::string field;
+  double ticks = 0;
+  for (int i = 1; i <= 13 && fields >> field; ++i) {
+    if (i >= 12) ticks += std::stod(field);
+  }
+  return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+std::vector<TopicPartition> partitions_of(Consumer& consumer, const std::string& topic) {
+  const std::vector<std::string> names{topic};
+  std::vector<TopicPartition> out;
+  for (const auto& info : consumer.topics(names).value()) {
+    for (const auto& one : info.partitions) out.push_back({info.topic, one.partition});
+  }
+  return out;
+}
+
+/// A consumer at the beginning of every partition, and where each ends now.
+struct Stream {
+  Stream(const std::string& bootstrap, const std::string& topic, const std::string& transport)
+      : consumer(Consumer::open({{"bootstrap.servers", bootstrap},
+                                 {"transport", transport},
+                                 {"fetch.max.bytes", "52428800"},
+                                 {"max.partition.fetch.bytes", "8388608"}})
+                     .value()) {
+    const auto partitions = partitions_of(consumer, topic);
+    std::vector<TopicPartitionOffset> from;
+    for (const auto& at : partitions) from.push_back({at.topic, at.partition, offset_beginning, {}});
+    for (const auto& end : consumer.end_offsets(partitions).value()) {
+      if (end.offset > 0) left[end.partition] = end.offset;
+    }
+    consumer.assign(from).value();
+  }
+  /// Batches, until every partition's end has been read: then nothing.
+  std::span<const RecordBatch> next() {
+    while (!left.empty()) {
+      const auto batches = consumer.poll(Milliseconds(1000)).value();
+      if (batches.empty()) continue;
+      const auto& last = batches.back();
+      if (const auto end = left.find(last.partition()); end != left.end() && last.last_offset() + 1 >= end->second)
+        left.erase(end);
+      return batches;
+    }
+    return {};
+  }
+  Consumer consumer;
+  std::map<std::int32_t, std::int64_t> left;
+};
+
+void fill(const std::string& bootstrap, const std::string& topic, std::uint64_t bytes, std::size_t record_bytes,
+          const std::string& codec) {
+  auto producer = Producer::open({{"bootstrap.servers", bootstrap},
+                                  {"compression.type", codec},
+                                  {"batch.size", "262144"},
+                                  {"linger.ms", "20"},
+                                  {"max.request.size", "4194304"}})
+                      .value();
+  std::mt19937_64 dice(1);
+  std::vector<char> value(record_bytes);
+  for (std::uint64_t sent = 0; sent < bytes; sent += record_bytes) {
+    for (std::size_t i = 0; i + 8 <= value.size(); i += 8) {
+      const auto word = dice();
+      std::memcpy(value.data() + i, &word, 8);
+    }
+    RecordToSend record;
+    record.topic = topic;
+    record.value = as_bytes(std::string_view(value.data(), value.size()));
+    producer.send(record).value();
+  }
+  producer.flush().value();
+  producer.close().value();
+}
+
+void read(const std::string& bootstrap, const std::string& pid, const std::string& topic,
+          const std::string& transport) {
+  Stream stream(bootstrap, topic, transport);
+  // The first poll connects and takes grants: what it costs is in both columns.
+  const auto cpu_before = cpu_seconds(pid);
+  const auto own_before = cpu_seconds("self");
+  const auto start = std::chrono::steady_clock::now();
+  std::uint64_t bytes = 0, batches = 0, records = 0;
+  bool in_force = true;
+  while (true) {
+    const auto got = stream.next();
+    if (got.empty()) break;
+    for (const auto& batch : got) {
+      bytes += batch.bytes().size();
+      records += static_cast<std::uint64_t>(batch.record_count());
+      ++batches;
+    }
+    in_force = in_force && got.front().in_force();
+  }
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+  // The broker's last work for us (a renewal, a release) is its cost too.
+  const auto path = stream.consumer.path({topic, 0});
+  stream.consumer.close().value();
+  ::usleep(50'000);
+  fmt::print(
+      "{{\"transport\":\"{}\",\"path\":\"{}\",\"provider\":\"{}\",\"bytes\":{},\"batches\":{},\"records\":{},"
+      "\"seconds\":{:.6f},\"broker_cpu_seconds\":{:.4f},\"reader_cpu_seconds\":{:.4f},\"in_force\":{}}}\n",
+      transport, name(path.path), path.provider, bytes, batches, records, wall.count(), cpu_seconds(pid) - cpu_before,
+      cpu_seconds("self") - own_before, in_force);
+}
+
+/// Both streams at once, one batch of a partition beside the other's.
+void compare(const std::string& bootstrap, const std::string& topic) {
+  Stream tcp(bootstrap, topic, "tcp"), one_sided(bootstrap, topic, "rdma");
+  std::map<std::int32_t, std::vector<RecordBatch>> waiting;
+  std::uint64_t same = 0, different = 0;
+  bool tcp_open = true, one_sided_open = true;
+  const auto meet = [&](const RecordBatch& batch, std::map<std::int32_t, std::vector<RecordBatch>>& others) {
+    auto& list = others[batch.partition()];
+    const auto other = std::find_if(list.begin(), list.end(),
+                                    [&](const RecordBatch& one) { return one.base_offset() == batch.base_offset(); });
+    if (other == list.end()) return false;
+    const bool equal = other->bytes().size() == batch.bytes().size() &&
+                       std::memcmp(other->bytes().data(), batch.bytes().data(), batch.bytes().size()) == 0 &&
+                       other->in_force() && batch.in_force();
+    ++(equal ? same : different);
+    list.erase(other);
+    return true;
+  };
+  std::map<std::int32_t, std::vector<RecordBatch>> from_tcp, from_one_sided;
+  while (tcp_open || one_sided_open) {
+    if (tcp_open) {
+      const auto got = tcp.next();
+      tcp_open = !got.empty();
+      for (const auto& batch : got) {
+        if (!meet(batch, from_one_sided)) from_tcp[batch.partition()].push_back(batch);
+      }
+    }
+    if (one_sided_open) {
+      const auto got = one_sided.next();
+      one_sided_open = !got.empty();
+      for (const auto& batch : got) {
+        if (!meet(batch, from_tcp)) from_one_sided[batch.partition()].push_back(batch);
+      }
+    }
+  }
+  std::size_t alone = 0;
+  for (const auto& [partition, list] : from_tcp) alone += list.size();
+  for (const auto& [partition, list] : from_one_sided) alone += list.size();
+  fmt::print("{{\"same\":{},\"different\":{},\"alone\":{}}}\n", same, different, alone);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  try {
+    if (words.size() == 7 && words[3] == "fill") {
+      fill(words[0], words[2], std::stoull(words[4]), std::stoul(words[5]), words[6]);
+    } else if (words.size() == 5 && words[3] == "read") {
+      read(words[0], words[1], words[2], words[4]);
+    } else if (words.size() == 4 && words[3] == "compare") {
+      compare(words[0], words[2]);
+    } else {
+      fmt::print(stderr, "run bench/onesided_vs_tcp, which knows the arguments\n");
+      return 2;
+    }
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "onesided_vs_tcp: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,73 @@
+"""Fetch over TCP against one-sided reads: throughput, and broker CPU a GB. See bench/README.md."""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench" / "kafka_vs_apache.d"))
+import brokers  # noqa: E402
+
+# record bytes, codec, partitions
+CASES = [(1024, "none", 1), (1024, "none", 4), (100, "lz4", 1), (65536, "none", 1)]
+
+
+def main():
+    options = argparse.ArgumentParser(prog="bench/onesided_vs_tcp", description=__doc__)
+    options.add_argument("--quick", action="store_true", help="64 MiB a case and one round")
+    options.add_argument("--bytes", type=int, default=1 << 30, help="payload of a case (default 1 GiB)")
+    options.add_argument("--rounds", type=int, default=5, help="a row is the median of so many (default 5)")
+    options.add_argument("--json", action="store_true", help="one object a row instead of the table")
+    options = options.parse_args()
+    size, rounds = (64 << 20, 1) if options.quick else (options.bytes, options.rounds)
+    program = ROOT / "build" / "release" / "bench" / "onesided_vs_tcp"
+    failed = False
+    if not options.json:
+        print("| case | path | MB/s | broker CPU s/GB | reader CPU s/GB | throughput ratio | broker CPU ratio |\n|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory(prefix="ciuic-bench-") as folder:
+        for number, (record, codec, partitions) in enumerate(CASES):
+            broker = brokers.Ours(ROOT / "build" / "release" / "bin" / "ciuic-broker", pathlib.Path(folder) / str(number), partitions)
+
+            def run(*words):
+                done = subprocess.run([program, broker.address, str(broker.pid), "bench", *map(str, words)], stdout=subprocess.PIPE, text=True)
+                if done.returncode != 0:
+                    broker.stop()
+                    sys.exit(f"{words[0]} ended with status {done.returncode}")
+                return json.loads(done.stdout) if done.stdout.strip() else None
+
+            try:
+                run("fill", size, record, codec)
+                found = {"tcp": [], "rdma": []}
+                for _ in range(rounds):
+                    for transport in found:
+                        found[transport].append(run("read", transport))
+                same = run("compare")
+            finally:
+                broker.stop()
+            rows = {}
+            for transport, results in found.items():
+                gb = results[0]["bytes"] / 1e9
+                rows[transport] = {"case": f"{record} B {codec} x{partitions}", "path": results[0]["path"], "provider": results[0]["provider"],
+                                   "bytes": results[0]["bytes"], "records": results[0]["records"],
+                                   "mb_s": statistics.median(each["bytes"] / 1e6 / each["seconds"] for each in results),
+                                   "broker_cpu_s_gb": statistics.median(each["broker_cpu_seconds"] for each in results) / gb,
+                                   "reader_cpu_s_gb": statistics.median(each["reader_cpu_seconds"] for each in results) / gb}
+            identical = same["different"] == same["alone"] == 0 and rows["tcp"]["records"] == rows["rdma"]["records"]
+            failed = failed or not identical
+            ours, theirs = rows["rdma"], rows["tcp"]
+            ratio, cpu = ours["mb_s"] / theirs["mb_s"], ours["broker_cpu_s_gb"] / max(theirs["broker_cpu_s_gb"], 1e-9)
+            if options.json:
+                print(json.dumps({"tcp": theirs, "onesided": ours, "throughput_ratio": ratio, "broker_cpu_ratio": cpu, "batches_compared": same}))
+                continue
+            for row, tail in ((theirs, "| |"), (ours, f"{ratio:.1f} | {cpu:.1%} |")):
+                print(f"| {row['case']} | {row['path']} {row['provider']} | {row['mb_s']:.0f} | {row['broker_cpu_s_gb']:.4f} | {row['reader_cpu_s_gb']:.3f} | {tail}")
+            print(f"| | {same['same']} batches compared: {'identical' if identical else 'NOT IDENTICAL'} | | | | | |", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

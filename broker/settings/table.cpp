@@ -232,7 +232,8 @@ const Setting rows[] = {
     topic("segment.ms", "log.roll.ms", LONG, "604800000", 1, long_max, topic_member<&L::segment_ms>,
           "Age at which the active segment is rolled."),
     topic("unclean.leader.election.enable", "unclean.leader.election.enable", BOOLEAN, "false", 0, 0,
-          topic_member<&L::unclean_leader_election_enable>, "Accepted, without effect while a partition has one replica."),
+          topic_member<&L::unclean_leader_election_enable>,
+          "Accepted, without effect while a partition has one replica."),
 };
 
 }  // namespace

@@ -175,10 +175,13 @@ def main():
         print(f"all digests agree: {digests.pop()}")
         if options.keep:
             kept = True
-            print(f"\nthe broker runs on: {broker.address} (pid {broker.process.pid}, log {folder}/broker.log)\n"
-                  f"  build/release/bin/ciuic topics list --bootstrap-server {broker.address}\n"
-                  f"  build/release/bin/ciuic consume {TOPIC} --bootstrap-server {broker.address} -o beginning -c 1\n"
-                  f"stop it with: kill {broker.process.pid}; then remove {folder}")
+            program = pathlib.Path(options.broker).parent / "ciuic"
+            print(f"\nthe broker runs on: {broker.address} (pid {broker.process.pid}, log {folder}/broker.log); any Kafka client may come\n"
+                  f"  {program} topics list -b {broker.address}\n"
+                  f"  {program} consume {TOPIC} -b {broker.address} -c 1 --path\n"
+                  f"  {program} groups describe {GROUP} -b {broker.address}\n"
+                  f"  PYTHONPATH=client/python python3 docs/examples/consume.py {broker.address} {TOPIC}\n"
+                  f"stop it: kill {broker.process.pid}; then rm -r {folder}")
     finally:
         if broker is not None and not kept:
             status = broker.stop()

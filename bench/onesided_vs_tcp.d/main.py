@@ -64,7 +64,7 @@ def main():
                 print(json.dumps({"tcp": theirs, "onesided": ours, "throughput_ratio": ratio, "broker_cpu_ratio": cpu, "batches_compared": same}))
                 continue
             for row, tail in ((theirs, "| |"), (ours, f"{ratio:.1f} | {cpu:.1%} |")):
-                print(f"| {row['case']} | {row['path']} {row['provider']} | {row['mb_s']:.0f} | {row['broker_cpu_s_gb']:.4f} | {row['reader_cpu_s_gb']:.3f} | {tail}")
+                print(f"| {row['case']} | {row['path']} {row['provider']} | {row['mb_s']:.0f} | {row['broker_cpu_s_gb']:.5f} | {row['reader_cpu_s_gb']:.3f} | {tail}")
             print(f"| | {same['same']} batches compared: {'identical' if identical else 'NOT IDENTICAL'} | | | | | |", flush=True)
     return 1 if failed else 0
 

@@ -23,7 +23,8 @@ constexpr Verdict fine{};
 
 /// Every record is a batch of its own, and is sent at once.
 Producer open(const ScriptedBroker& broker, Config more = {}) {
-  Config config{{"bootstrap.servers", broker.address()}, {"batch.size", "1"}, {"linger.ms", "0"}, {"retry.backoff.ms", "5"}};
+  Config config{
+      {"bootstrap.servers", broker.address()}, {"batch.size", "1"}, {"linger.ms", "0"}, {"retry.backoff.ms", "5"}};
   config.insert(config.end(), more.begin(), more.end());
   return Producer::open(config).value();
 }
@@ -93,7 +94,8 @@ std::vector<std::string> numbers(int from, int count) {
 }
 
 TEST(ProducerFaults, AfterARetriableErrorTheBatchesGoAgainInOrderWithTheirSequences) {
-  for (const auto code : {ErrorCode::not_leader_or_follower, ErrorCode::request_timed_out, ErrorCode::not_enough_replicas, ErrorCode::kafka_storage_error}) {
+  for (const auto code : {ErrorCode::not_leader_or_follower, ErrorCode::request_timed_out,
+                          ErrorCode::not_enough_replicas, ErrorCode::kafka_storage_error}) {
     Gate gate;
     SequenceCheck check;
     int refusals = 1;
@@ -118,7 +120,9 @@ TEST(ProducerFaults, AfterARetriableErrorTheBatchesGoAgainInOrderWithTheirSequen
 
 TEST(ProducerFaults, ALeaderThatMovedIsLookedForAnew) {
   int refusals = 3;
-  ScriptedBroker broker(1, [&](const SeenBatch&) { return refusals-- > 0 ? Verdict{ErrorCode::not_leader_or_follower, -1} : fine; });
+  ScriptedBroker broker(1, [&](const SeenBatch&) {
+    return refusals-- > 0 ? Verdict{ErrorCode::not_leader_or_follower, -1} : fine;
+  });
   auto producer = open(broker);
   ASSERT_TRUE(producer.send(record("x")));
   ASSERT_TRUE(producer.flush(10s));

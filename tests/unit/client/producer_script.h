@@ -28,8 +28,8 @@ struct Verdict {
   std::int64_t base_offset = 0;
 };
 
-/// The other side, by script: one broker with one topic "data", that answers metadata and producer ids by itself and asks
-/// the test about everything that is produced. Requests of a connection are answered one after the other.
+/// The other side, by script: one broker with one topic "data", that answers metadata and producer ids by itself and
+/// asks the test about everything that is produced. Requests of a connection are answered one after the other.
 class ScriptedBroker {
  public:
   using OnBatch = std::function<Verdict(const SeenBatch&)>;
@@ -71,8 +71,8 @@ class ScriptedBroker {
   std::vector<std::thread> servers_;
 };
 
-/// What a broker makes of sequences: the next one is taken, the last five are known again, others are out of order. A new
-/// epoch begins at 0. For one partition.
+/// What a broker makes of sequences: the next one is taken, the last five are known again, others are out of order. A
+/// new epoch begins at 0. For one partition.
 class SequenceCheck {
  public:
   [[nodiscard]] Verdict operator()(const SeenBatch& batch);

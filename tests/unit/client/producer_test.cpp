@@ -142,7 +142,10 @@ TEST(Producers, AKeyGoesToJavasPartition) {
   broker.create_topic("data", 7);
   auto producer = open(broker.address());
   // Murmur2 of these as in Apache Kafka's UtilsTest, made positive, modulo 7.
-  const std::map<std::string, std::int32_t> keys{{"21", (-973932308 & 0x7fffffff) % 7}, {"foobar", (-790332482 & 0x7fffffff) % 7}, {"a-little-bit-long-string", (-985981536 & 0x7fffffff) % 7}, {"abc", 479470107 % 7}};
+  const std::map<std::string, std::int32_t> keys{{"21", (-973932308 & 0x7fffffff) % 7},
+                                                 {"foobar", (-790332482 & 0x7fffffff) % 7},
+                                                 {"a-little-bit-long-string", (-985981536 & 0x7fffffff) % 7},
+                                                 {"abc", 479470107 % 7}};
   for (const auto& [key, partition] : keys) {
     auto one = record("data", key);
     one.key = as_bytes(key);
@@ -182,7 +185,8 @@ TEST(Producers, NullsAndEmptiesStayWhatTheyAre) {
 
 /// A relay in front of a broker that announces the relay as its address.
 struct Relayed {
-  explicit Relayed(std::uint64_t seed, std::uint32_t one_in) : relay(seed, one_in), broker({{"advertised.listeners", "PLAINTEXT://" + relay.address()}}) {
+  explicit Relayed(std::uint64_t seed, std::uint32_t one_in)
+      : relay(seed, one_in), broker({{"advertised.listeners", "PLAINTEXT://" + relay.address()}}) {
     relay.relay_to(static_cast<std::uint16_t>(std::stoi(broker.address().substr(broker.address().rfind(':') + 1))));
   }
   test::CuttingRelay relay;
@@ -199,9 +203,13 @@ TEST(Producers, OverConnectionsThatAreLostEveryRecordIsThereOnceAndInOrder) {
   constexpr int count = 3000;
   for (const auto seed : seeds()) {
     SCOPED_TRACE("replay: CIUIC_SEED=" + std::to_string(seed) + " tools/test -R producer_test");
-    Relayed there(seed, 40);
+    Relayed there(seed, 10);
     there.broker.create_topic("data", partitions);
-    auto producer = open(there.relay.address(), {{"batch.size", "300"}, {"linger.ms", "0"}, {"retry.backoff.ms", "1"}, {"reconnect.backoff.ms", "1"}, {"compression.type", seed % 2 == 0 ? "zstd" : "none"}});
+    auto producer = open(there.relay.address(), {{"batch.size", "300"},
+                                                 {"linger.ms", "0"},
+                                                 {"retry.backoff.ms", "1"},
+                                                 {"reconnect.backoff.ms", "1"},
+                                                 {"compression.type", seed % 2 == 0 ? "zstd" : "none"}});
     std::vector<std::atomic<int>> outcomes(count);
     for (int i = 0; i < count; ++i) {
       const auto value = std::to_string(i);
@@ -209,7 +217,9 @@ TEST(Producers, OverConnectionsThatAreLostEveryRecordIsThereOnceAndInOrder) {
       one.partition = i % partitions;
       ASSERT_TRUE(producer.send(one, [&outcomes, i](const Result<Written>& result) {
         ASSERT_TRUE(result) << result.error().text;
-        if (result->offset >= 0) EXPECT_EQ(result->offset, i / partitions);
+        if (result->offset >= 0) {
+          EXPECT_EQ(result->offset, i / partitions);
+        }
         ++outcomes[static_cast<std::size_t>(i)];
       }));
       if (i % 50 == 0) std::this_thread::sleep_for(1ms);
@@ -274,7 +284,6 @@ TEST(Producers, ABatchTooLargeForTheTopicComesApart) {
     EXPECT_GE(metric(producer, "ciuic_client_producer_splits_total"), 1);
     expect_numbers(read(broker.address(), "data", 1, count).at(0), 0, count);
     // One record that is too large for the topic by itself fails with the broker's word, and the next goes on.
-    const auto refused = producer.send_future(record("data", std::string(2000, 'x') + std::string(codec))).value();
     std::string noise(3000, ' ');
     for (auto& c : noise) c = static_cast<char>(std::rand());
     const auto too_large = producer.send_future(record("data", noise)).value().get();
@@ -333,7 +342,8 @@ TEST(Producers, PartitionsThatAreAddedAreFound) {
   auto one = record("data", "y");
   one.partition = 3;
   const auto until = std::chrono::steady_clock::now() + 10s;
-  while (producer.partition_count("data").value() != 4 && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(20ms);
+  while (producer.partition_count("data").value() != 4 && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(20ms);
   const auto written = producer.send_future(one).value().get();
   ASSERT_TRUE(written) << written.error().text;
   EXPECT_EQ(written->partition, 3);
@@ -342,7 +352,8 @@ TEST(Producers, PartitionsThatAreAddedAreFound) {
 TEST(Producers, ManyThreadsSendEachInItsOrder) {
   TestBroker broker;
   broker.create_topic("data", 2);
-  auto producer = open(broker.address(), {{"batch.size", "4000"}, {"buffer.memory", "100000"}, {"compression.type", "snappy"}});
+  auto producer =
+      open(broker.address(), {{"batch.size", "4000"}, {"buffer.memory", "100000"}, {"compression.type", "snappy"}});
   constexpr int threads = 4;
   constexpr int each = 5000;
   std::atomic<int> written{0};

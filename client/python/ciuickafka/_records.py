@@ -72,9 +72,10 @@ def _headers(address, count):
     return tuple(pairs)
 
 
-def records(batch):
-    """Yields the batch's records as copies. Raises DataLoss where the batch's lease ran out before a chunk was copied."""
-    reader = _idle.pop() if _idle else _Reader()
+def records(batch, copy):
+    """Yields the batch's records. As copies: raises DataLoss where the batch's lease ran out before a chunk was copied. As
+    views: they hold the batch and the reader whose buffer they may lie in."""
+    reader = _idle.pop() if copy and _idle else _Reader()
     try:
         reader.open(batch._held.handle)
         topic, partition = batch.topic, batch.partition
@@ -85,24 +86,31 @@ def records(batch):
                 return
             low, high = _span(fields)
             made = []
-            if high - low < LARGE * len(fields):
-                data = ctypes.string_at(low, high - low) if low else b""
-                for _, _, offset, timestamp, key, key_length, value, value_length, headers, header_count in fields:
-                    made.append(make(Record, (offset, timestamp, data[key - low:key - low + key_length] if key else None,
-                                              data[value - low:value - low + value_length] if value else None,
-                                              _headers(headers, header_count) if header_count else (), topic, partition)))
+            if low == 0:
+                data = b"" if copy else memoryview(b"")
+            elif copy and high - low < LARGE * len(fields):
+                data = ctypes.string_at(low, high - low)
             else:
-                data = memoryview((c_ubyte * (high - low)).from_address(low)).cast("B")
+                array = (c_ubyte * (high - low)).from_address(low)
+                array.held = (reader, batch._held)
+                data = memoryview(array).cast("B").toreadonly()
+            if copy and low != 0 and type(data) is not bytes:
                 for _, _, offset, timestamp, key, key_length, value, value_length, headers, header_count in fields:
                     made.append(make(Record, (offset, timestamp, data[key - low:key - low + key_length].tobytes() if key else None,
                                               data[value - low:value - low + value_length].tobytes() if value else None,
                                               _headers(headers, header_count) if header_count else (), topic, partition)))
-                del data
+                del data, array
+            else:
+                for _, _, offset, timestamp, key, key_length, value, value_length, headers, header_count in fields:
+                    made.append(make(Record, (offset, timestamp, data[key - low:key - low + key_length] if key else None,
+                                              data[value - low:value - low + value_length] if value else None,
+                                              _headers(headers, header_count) if header_count else (), topic, partition)))
             # Only now, after the copy, is it known that the bytes were still the log's.
-            if not batch.in_force():
+            if copy and not batch.in_force():
                 raise errors.DataLoss(f"{topic}/{partition}: the lease on offsets {batch.base_offset} … {batch.last_offset} ran out "
                                       "while they were read; seek to the offset wanted and poll again")
             yield from made
     finally:
-        reader.let_go()
-        _idle.append(reader)
+        if copy:
+            reader.let_go()
+            _idle.append(reader)

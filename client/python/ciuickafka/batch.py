@@ -51,8 +51,13 @@ class Batch:
         self.in_place = bool(info.in_place)
 
     def __iter__(self):
-        """Records from first_wanted_offset on. Errors: Corrupt, DataLoss (the lease ran out)."""
-        return _records.records(self)
+        """Records from first_wanted_offset on, as copies. Errors: Corrupt, DataLoss (the lease ran out)."""
+        return _records.records(self, True)
+
+    def record_views(self):
+        """The same without copying keys and values: read-only memoryviews that keep their bytes alive. Ask `in_force` after use.
+        Where the batch is compressed they lie in memory that it was unpacked to."""
+        return _records.records(self, False)
 
     def view(self):
         """The batch as on the wire (Kafka's magic 2, header included): a read-only memoryview that keeps the bytes alive.

@@ -109,6 +109,24 @@ class Views(Live):
             gc.collect()
             self.assertEqual([bytes(view) for view in views], copies)
 
+    def test_views_of_records_are_the_records_and_outlive_the_batch(self):
+        for codec in ("none", "snappy"):
+            topic, self.topic = self.topic, f"{self.topic}-{codec}"
+            self.fill(2500, value=b"%d", compression_type=codec, linger_ms=1000)
+            with self.producer() as producer:
+                producer.send(self.topic, None, key=b"", partition=0)
+            batches = self.batches(self.from_the_beginning(transport="rdma"), 2501)
+            wanted = [(record.offset, record.key, record.value) for batch in batches for record in batch]
+            views = [record for batch in batches for record in batch.record_views()]
+            self.assertTrue(views[0].value.readonly)
+            del batches
+            gc.collect()
+            for _ in range(3):  # readers that are used again must not be theirs
+                list(self.batches(self.from_the_beginning(), 1)[0])
+            found = [(one.offset, bytes(one.key), None if one.value is None else bytes(one.value)) for one in views]
+            self.assertEqual(found, wanted)
+            self.topic = topic
+
     def test_numpy_sees_the_bytes_without_a_copy(self):
         try:
             import numpy

@@ -71,6 +71,18 @@ ExposureSettings exposure_settings(const BrokerConfig& config) {
   return settings;
 }
 
+/// Removes the folder of the one-sided sockets, where we chose it, once they are gone: Apache's broker takes every
+/// folder in a log directory for a partition's, and refuses to start on this one.
+struct RuntimeFolder {
+  std::string path;
+  RuntimeFolder() = default;
+  RuntimeFolder(const RuntimeFolder&) = delete;
+  RuntimeFolder& operator=(const RuntimeFolder&) = delete;
+  ~RuntimeFolder() {
+    if (!path.empty()) (void)::rmdir(path.c_str());  // one that holds something else stays
+  }
+};
+
 }  // namespace
 
 struct Server::Impl {
@@ -80,6 +92,7 @@ struct Server::Impl {
   PermitAll authorizer;
   std::unique_ptr<Shards> shards;
   std::unique_ptr<LogEvents> events;
+  RuntimeFolder runtime_folder;  // goes after exposure
   std::unique_ptr<Exposure> exposure;
   std::unique_ptr<Partitions> partitions;
   std::unique_ptr<GroupCoordinator> groups;
@@ -151,6 +164,7 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
   auto* const state = impl.get();
   if (broker.config.onesided_enable) {
     const auto settings = exposure_settings(broker.config);
+    if (broker.config.onesided_runtime_dir.empty()) impl->runtime_folder.path = settings.runtime_dir;
     Exposure::Parts parts;
     parts.settings = settings;
     parts.clock = broker.clock;
@@ -271,11 +285,6 @@ bool Server::stop(Milliseconds drain) {
   wait_for(drain, [&](auto done) { impl_->groups->stop(done); });
   if (impl_->exposure) {
     wait_for(drain, [&](auto done) { impl_->exposure->close(Task(done)); });
-    // Apache's broker takes every folder in a log directory for a partition's and refuses to start on this one. Only if
-    // it is empty and where we chose it.
-    if (impl_->broker.config.onesided_runtime_dir.empty()) {
-      (void)::rmdir(exposure_settings(impl_->broker.config).runtime_dir.c_str());
-    }
   }
   bool clean = false;
   // As long as the disk needs: an acknowledged record is in the kernel already, the marker only spares the next scan.

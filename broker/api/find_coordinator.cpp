@@ -90,7 +90,7 @@ Awaitable<Response> find_coordinator(RequestContext& context, kafka::FindCoordin
   response.error_message = found.error_code == ErrorCode::none ? "NONE" : std::string(kafka::name(found.error_code));
   if (found.error_code == ErrorCode::coordinator_not_available)
     response.error_message = "The coordinator is not available.";
-  if (found.error_message) response.error_message = std::move(found.error_message);
+  if (!found.error_message.value_or("").empty()) response.error_message = std::move(found.error_message);
   response.node_id = found.node_id;
   response.host = std::move(found.host);
   response.port = found.port;

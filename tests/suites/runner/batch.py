@@ -115,7 +115,7 @@ def read(data):
                  "codec": CODECS[attributes & 7], "time_type": "append" if attributes & 8 else "create", "control": bool(attributes & 32),
                  "first_time": first_time, "max_time": max_time, "pid": pid, "epoch": pepoch, "seq": seq,
                  "crc": "right" if crc == crc32c(whole[21:]) else "wrong", "head": whole[61:77].hex()}
-        batch["values"] = values_of(payload, count) if payload is not None else None
+        batch["keys"], batch["values"] = keys_and_values_of(payload, count) if payload is not None else (None, None)
         out.append(batch)
         at += 12 + length
     return out
@@ -126,13 +126,16 @@ def signed(reader):
     return raw >> 1 ^ -(raw & 1)
 
 
-def values_of(payload, count):
-    reader, out = Reader(payload), []
+def text_of(record):
+    size = signed(record)
+    return None if size < 0 else record.take(size).decode("latin1")
+
+
+def keys_and_values_of(payload, count):
+    reader, keys, values = Reader(payload), [], []
     for _ in range(count):
         record = Reader(reader.take(signed(reader)))
         record.take(1), signed(record), signed(record)
-        size = signed(record)
-        record.take(max(size, 0))
-        size = signed(record)
-        out.append(None if size < 0 else record.take(size).decode("latin1"))
-    return out
+        keys.append(text_of(record))
+        values.append(text_of(record))
+    return keys, values

@@ -82,7 +82,8 @@ def differs(want, got, names, path="answer"):
         if want.startswith("~"):
             return None if isinstance(got, str) and re.search(want[1:], got) else f"{path}: {got!r}, wanted text like {want[1:]}"
         if want.startswith("!"):
-            return differs(want[1:], got, names, path) is None and f"{path}: {got!r} is what it must not be" or None
+            unwanted = names[want[2:]] if want.startswith("!$") else want[1:]
+            return differs(unwanted, got, names, path) is None and f"{path}: {got!r} is what it must not be" or None
         if want in ERRORS and isinstance(got, int):
             name = next((name for name, code in ERRORS.items() if code == got), got)
             return None if ERRORS[want] == got else f"{path}: {name}, wanted {want}"

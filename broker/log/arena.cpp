@@ -11,6 +11,8 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "broker/log/chunk.h"
 #include "transport/base/log.h"
@@ -20,6 +22,14 @@ namespace ciuic::broker {
 namespace {
 
 constexpr std::uint64_t huge_page_bytes = 2U << 20;
+
+/// A huge page is faulted in at once, 512 small ones are not.
+bool shared_memory_may_be_huge() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  std::string line;
+  std::getline(file, line);
+  return !line.empty() && line.find("[never]") == std::string::npos && line.find("[deny]") == std::string::npos;
+}
 
 std::uint64_t eighths(std::uint64_t budget, unsigned n) { return budget / 8 * n; }
 
@@ -32,7 +42,7 @@ std::shared_ptr<Arena> Arena::make(ArenaConfig config) {
   return std::shared_ptr<Arena>(new Arena(config));
 }
 
-Arena::Arena(ArenaConfig config) : config_(config) {}
+Arena::Arena(ArenaConfig config) : config_(config), huge_pages_(shared_memory_may_be_huge()) {}
 Arena::~Arena() = default;
 
 std::optional<std::uint32_t> Arena::class_for(std::uint64_t bytes) const {
@@ -158,7 +168,10 @@ std::optional<ChunkRange> PartitionMemory::allocate(std::uint64_t bytes, MemoryF
   } else {
     range = carve(*size);
   }
-  if (range) arena_->used_.fetch_add(*size);
+  if (range) {
+    arena_->used_.fetch_add(*size);
+    range->fresh = *size < huge_page_bytes || !arena_->huge_pages_;
+  }
   return range;
 }
 
@@ -233,7 +246,8 @@ void PartitionMemory::release(const ChunkRange& range) {
     arena_->kept_free_.fetch_add(size);
   else
     arena_->used_.fetch_sub(size);
-  free_of(size).push_back({range, has_pages});
+  auto& kept = free_of(size).emplace_back(Free{range, has_pages});
+  kept.range.fresh = false;
 }
 
 void PartitionMemory::punch_free() {
@@ -246,6 +260,20 @@ void PartitionMemory::punch_free() {
       arena_->kept_free_.fetch_sub(one.range.bytes.size());
     }
   }
+}
+
+bool PartitionMemory::fill(const ChunkRange& range, std::uint32_t at, std::span<const Bytes> pieces) const {
+  auto to = static_cast<off_t>(range.memfd_offset + at);
+  for (const auto piece : pieces) {
+    for (std::size_t done = 0; done < piece.size();) {
+      const auto n = ::pwrite(memfd_.get(), piece.data() + done, piece.size() - done, to);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return false;
+      done += static_cast<std::size_t>(n);
+      to += n;
+    }
+  }
+  return true;
 }
 
 UniqueFd PartitionMemory::read_only_descriptor() const {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "transport/base/bytes.h"
@@ -72,6 +73,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   };
 
   ArenaConfig config_;
+  bool huge_pages_;  // the kernel gives huge pages to shared memory that asks for them
   std::atomic<std::uint64_t> used_{0};
   std::atomic<std::uint64_t> kept_free_{0};
   std::atomic<std::uint64_t> evictions_{0};
@@ -86,6 +88,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
 struct ChunkRange {
   MutableBytes bytes;
   std::uint64_t memfd_offset = 0;
+  bool fresh =
+      false;  ///< its pages do not exist yet: better filled by `PartitionMemory::fill` than through the mapping
 };
 
 /// One memfd, mapped once an extent (sparse, MAP_NORESERVE) at addresses that never change. Ranges are reused inside
@@ -102,6 +106,11 @@ class PartitionMemory : public std::enable_shared_from_this<PartitionMemory> {
   [[nodiscard]] std::optional<ChunkRange> allocate(std::uint64_t bytes, MemoryFor purpose);
   /// Takes a range back: kept for reuse while the budget is easy, else punched. Only when nobody can read it any more.
   void release(const ChunkRange& range);
+
+  /// Copies `pieces` one after the other to `at` in `range`, by a write to the memfd: a page that does not exist yet
+  /// costs half of what a fault and its zeroing through the mapping do. False: the kernel refused; copy through the
+  /// mapping. REQUIRES: `range` was allocated here, the pieces fit, nobody else changes these bytes.
+  [[nodiscard]] bool fill(const ChunkRange& range, std::uint32_t at, std::span<const Bytes> pieces) const;
 
   /// A descriptor of the memfd that can neither be mapped writable nor reopened for writing (O_RDONLY, mode 0400), for
   /// another process. Empty before the first allocation or when the kernel refuses. The caller owns it.

@@ -2,7 +2,9 @@
 #include "broker/log/chunk.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <cstring>
 
 #include "broker/log/stored_batch.h"
 #include "transport/base/log.h"
@@ -11,7 +13,8 @@ namespace ciuic::broker {
 
 namespace {
 constexpr std::uint32_t mark_interval_bytes = 4096;
-}
+constexpr std::uint32_t page_bytes = 4096;
+}  // namespace
 
 std::optional<ChunkState> next(ChunkState state, ChunkEvent event) {
   for (const auto& row : chunk_table)
@@ -28,7 +31,8 @@ Chunk::Chunk(std::shared_ptr<PartitionMemory> memory, ChunkRange range, std::uin
       base_offset_(base_offset),
       covers_from_(base_offset),
       next_offset_(base_offset),
-      file_position_(file_position) {}
+      file_position_(file_position),
+      paged_(range.fresh ? 0 : static_cast<std::uint32_t>(range.bytes.size())) {}
 
 Chunk::~Chunk() {
   // A chunk that was never revoked dies with its partition: then there is nobody to revoke it from.
@@ -45,6 +49,20 @@ void Chunk::on(ChunkEvent event) {
     std::abort();
   }
   state_.store(*to, std::memory_order_release);
+}
+
+MutableBytes Chunk::append(Bytes header, Bytes rest) {
+  const auto to = range_.bytes.subspan(length_, header.size() + rest.size());
+  const auto end = length_ + static_cast<std::uint32_t>(to.size());
+  if (end > paged_) {
+    const std::array pieces{header, rest};
+    const bool filled = memory_->fill(range_, length_, pieces);
+    paged_ = (end + page_bytes - 1) / page_bytes * page_bytes;
+    if (filled) return to;
+  }
+  std::memcpy(to.data(), header.data(), header.size());
+  if (!rest.empty()) std::memcpy(to.data() + header.size(), rest.data(), rest.size());
+  return to;
 }
 
 void Chunk::grown(std::uint32_t bytes, kafka::Offset batch_base, kafka::Offset next_offset) {

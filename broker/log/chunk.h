@@ -67,8 +67,9 @@ class Chunk {
 
   /// Moves the state; a transition the table lacks is a bug and aborts.
   void on(ChunkEvent event);
-  /// Bytes that follow; the caller writes into them, then calls `grown`. REQUIRES: open, `bytes <= room()`.
-  [[nodiscard]] MutableBytes tail(std::uint32_t bytes) { return range_.bytes.subspan(length_, bytes); }
+  /// Copies a batch, its header as it shall lie here and what follows it, behind what is there; returns the copy, which
+  /// the caller may still change before it calls `grown`. REQUIRES: open, `header.size() + rest.size() <= room()`.
+  [[nodiscard]] MutableBytes append(Bytes header, Bytes rest);
   /// One batch of `bytes` bytes was put at the tail.
   void grown(std::uint32_t bytes, kafka::Offset batch_base, kafka::Offset next_offset);
   void cover_from(kafka::Offset offset) {
@@ -102,6 +103,7 @@ class Chunk {
   kafka::Offset next_offset_;
   std::uint32_t file_position_;
   std::uint32_t length_ = 0;
+  std::uint32_t paged_ = 0;  // up to here memory has pages
   std::atomic<ChunkState> state_{ChunkState::open};
   std::vector<Mark> marks_;  // one about every 4 KiB
   std::atomic<std::uint64_t> last_used_{0};

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <limits>
 
 #include "broker/log/partition.h"
@@ -157,10 +159,11 @@ void Partition::become_leader(kafka::LeaderEpoch epoch) {
 /// REQUIRES: `make_room` said yes.
 void Partition::put(const ValidBatch& batch, kafka::LeaderEpoch epoch, std::int64_t now_ms) {
   const auto size = static_cast<std::uint32_t>(batch.bytes.size());
-  const auto to = open_chunk_->tail(size);
-  std::memcpy(to.data(), batch.bytes.data(), size);
-  kafka::set_base_offset(to, batch.info.base_offset);
-  kafka::set_leader_epoch(to, epoch);
+  std::array<std::byte, kafka::batch_header_bytes> header;
+  std::memcpy(header.data(), batch.bytes.data(), header.size());
+  kafka::set_base_offset(header, batch.info.base_offset);
+  kafka::set_leader_epoch(header, epoch);
+  const auto to = open_chunk_->append(header, batch.bytes.subspan(header.size()));
   if (config_.timestamp_type == TimestampType::log_append_time)
     kafka::set_log_append_time(to, now_ms);
   else

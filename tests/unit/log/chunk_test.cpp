@@ -3,7 +3,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <random>
 #include <set>
 
 #include "tests/unit/log/support/log_world.h"
@@ -59,6 +62,41 @@ TEST(Memory, IsReusedInsideThePartitionAndPunchedUnderPressure) {
   memory->release(*again);
   EXPECT_EQ(arena->used_bytes(), 13U * 4096U);
   EXPECT_EQ(memory->allocate(4096, MemoryFor::append)->bytes[7], std::byte{0});
+}
+
+TEST(Chunk, HoldsWhatWasAppendedWhetherItsPagesExistOrNot) {
+  // Fresh pages are written by the memfd's descriptor, pages that exist through the mapping: both ways must give the
+  // same bytes to the mapping and to a reader's descriptor, batches that end inside a page included.
+  const auto arena = Arena::make({});
+  const auto memory = arena->make_memory();
+  std::mt19937_64 dice(4);
+  std::uint64_t sequence = 0;
+  for (const bool fresh : {true, false, true}) {
+    auto range = memory->allocate(256U << 10, MemoryFor::append);
+    ASSERT_TRUE(range);
+    range->fresh = range->fresh && fresh;
+    Chunk chunk(memory, *range, ++sequence, kafka::Offset(0), 0, kafka::Offset(0));
+    Buffer expected;
+    kafka::Offset next{0};
+    while (true) {
+      const auto small = dice() % 2 == 0;
+      Buffer batch(61 + dice() % (small ? 200 : 30'000));
+      for (auto& byte : batch) byte = static_cast<std::byte>(dice());
+      if (batch.size() > chunk.room()) break;
+      const auto at = Bytes(batch);
+      const auto copy = chunk.append(at.first(61), at.subspan(61));
+      copy[60] = batch[60] = std::byte{9};  // the owner may still change it
+      chunk.grown(static_cast<std::uint32_t>(batch.size()), next, next + 1);
+      next = next + 1;
+      expected.insert(expected.end(), batch.begin(), batch.end());
+      ASSERT_TRUE(std::ranges::equal(chunk.bytes(), expected)) << "after " << next.value << " batches";
+    }
+    const auto descriptor = memory->read_only_descriptor();
+    Buffer seen(expected.size());
+    ASSERT_EQ(::pread(descriptor.get(), seen.data(), seen.size(), static_cast<off_t>(range->memfd_offset)),
+              static_cast<ssize_t>(seen.size()));
+    EXPECT_EQ(seen, expected);
+  }
 }
 
 TEST(Memory, BudgetIsForExposureFirst) {

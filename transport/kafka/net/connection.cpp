@@ -4,13 +4,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 #include <cstring>
 
 #include "transport/base/log.h"
@@ -48,6 +48,7 @@ Connection::Connection(asio::ip::tcp::socket socket, std::uint64_t id, Service& 
   peer_host_ = endpoint.address().to_string();
   peer_ = fmt::format("{}:{}", peer_host_, endpoint.port());
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket_.non_blocking(true, ignored);
 }
 
 Connection::~Connection() {
@@ -206,6 +207,31 @@ void Connection::finished(Slot& slot, Service::Answer answer) {
   something_done_.cancel();
 }
 
+/// All pieces; waits only while the socket's buffer is full. Not asio::async_write: that hands the kernel 64 KiB a
+/// call. False: the peer is gone.
+asio::awaitable<bool> Connection::write(std::span<const asio::const_buffer> pieces) {
+  std::size_t skip = 0;  // of the first piece, which is written in part
+  std::array<asio::const_buffer, pieces_per_write> now;
+  while (!pieces.empty()) {
+    const auto count = std::min(pieces.size(), now.size());
+    std::copy_n(pieces.begin(), count, now.begin());
+    now[0] += skip;
+    error_code error;
+    auto written = socket_.write_some(std::span<const asio::const_buffer>(now.data(), count), error);
+    if (error && error != asio::error::would_block && error != asio::error::try_again) co_return false;
+    if (written > 0) ++progress_;
+    const bool full = written < asio::buffer_size(std::span<const asio::const_buffer>(now.data(), count));
+    for (written += skip; !pieces.empty() && written >= pieces.front().size(); pieces = pieces.subspan(1))
+      written -= pieces.front().size();
+    skip = written;
+    if (!full) continue;
+    error = {};
+    co_await socket_.async_wait(asio::ip::tcp::socket::wait_write, asio::redirect_error(use_awaitable, error));
+    if (error || closed_) co_return false;
+  }
+  co_return true;
+}
+
 asio::awaitable<void> Connection::write_loop() {
   const auto self = shared_from_this();
   std::vector<asio::const_buffer> pieces;
@@ -224,10 +250,7 @@ asio::awaitable<void> Connection::write_loop() {
       writing.push_back(std::move(slot));
     }
     if (!pieces.empty() && !closed_) {
-      error_code error;
-      co_await asio::async_write(socket_, pieces, asio::redirect_error(use_awaitable, error));
-      if (error) last = true;
-      ++progress_;
+      if (!co_await write(pieces)) last = true;
     }
     for (const auto& slot : writing) budget_.give(slot->reserved);
     if (!writing.empty()) room_.cancel();

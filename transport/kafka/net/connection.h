@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "transport/base/bytes.h"
@@ -111,6 +112,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> read_loop();
   boost::asio::awaitable<bool> fill(std::byte* to, std::size_t bytes);
   boost::asio::awaitable<void> write_loop();
+  boost::asio::awaitable<bool> write(std::span<const boost::asio::const_buffer> pieces);
   boost::asio::awaitable<void> watch_idle();
   boost::asio::awaitable<void> leave();
   void cancel_waiting();

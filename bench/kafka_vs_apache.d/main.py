@@ -208,6 +208,7 @@ def main():
     parser = argparse.ArgumentParser(prog="bench/kafka_vs_apache", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="three cases, a fifth of the records, one round")
     parser.add_argument("--json", action="store_true", help="the report as JSON on stdout instead of the table")
+    parser.add_argument("--cases", help="which, by number, as in 1,5: " + "; ".join(f"{i + 1} {case.name}" for i, case in enumerate(CASES)))
     parser.add_argument("--rounds", type=int, help="rounds a case; the median is told (default 3, with --quick 1)")
     parser.add_argument("--partitions", type=int, default=4, help="partitions of each topic (default 4)")
     parser.add_argument("--broker", default=str(brokers.ROOT / "build/release/bin/ciuic-broker"), help="our broker (default: build/release)")
@@ -219,6 +220,8 @@ def main():
         sys.exit(f"{arguments.broker} is missing; run tools/build first")
 
     cases = [CASES[i] for i in QUICK] if arguments.quick else CASES
+    if arguments.cases:
+        cases = [CASES[int(number) - 1] for number in arguments.cases.split(",")]
     scale = 0.2 if arguments.quick else 1.0
     rounds = arguments.rounds or (1 if arguments.quick else 3)
     warm_records = 500_000 if arguments.quick else 1_000_000

@@ -69,7 +69,13 @@ struct Partition::TimeQuery {
   }
 
  private:
+  /// A segment that was deleted meanwhile holds nothing any more.
   IoResult<void> search(const Place& place) {
+    auto done = search_files(place);
+    return !done && place.files->deleted() ? IoResult<void>{} : done;
+  }
+
+  IoResult<void> search_files(const Place& place) {
     auto at = place.from;
     if (!at) {
       const auto time = floor_in_file(place.files->files(), place.files->path(time_index_suffix), *target - 1);

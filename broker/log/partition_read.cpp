@@ -302,7 +302,11 @@ void Partition::start_load() {
 
 void Partition::loaded(LoadJob& job) {
   loading_ = false;
-  if (job.io_error) {
+  const auto still = segments_.find(job.segment->base);
+  const bool stands = still != segments_.end() && still->second == job.segment;
+  // What a segment that was deleted or replaced meanwhile says, errors too, is of no account: the request is asked
+  // anew.
+  if (stands && job.io_error) {
     io_failed(*job.io_error);
     return;
   }
@@ -313,9 +317,7 @@ void Partition::loaded(LoadJob& job) {
     loads_.pop_front();
     answer_load(std::move(done), std::move(why));
   };
-  const auto still = segments_.find(job.segment->base);
-  const bool stands = still != segments_.end() && still->second == job.segment;
-  if (job.bad_data) {
+  if (stands && job.bad_data) {
     log::error("log", "segment cannot be read topic={} partition={}: {}", parts_.name.topic,
                parts_.name.partition.value, job.bad_data->text);
     fail(*job.bad_data);

@@ -20,20 +20,24 @@ constexpr std::string_view index_files[] = {index_suffix, time_index_suffix, txn
 IoResult<std::shared_ptr<File>> SegmentFiles::log() {
   const std::scoped_lock lock(mutex_);
   if (log_) return log_;
-  auto file = files_.open(path(log_suffix), OpenMode::create);
+  // Of a deleted segment: under its new name while it is there, and never made anew. An empty file under the old name
+  // would end the log for the next start.
+  auto file = deleted_ ? files_.open(path(log_suffix) + std::string(deleted_suffix), OpenMode::read_write)
+                       : files_.open(path(log_suffix), OpenMode::create);
   if (!file) return file.error();
   log_ = *file;
   return log_;
 }
 
 IoResult<void> SegmentFiles::write_index(std::string_view suffix, std::uint64_t at, Bytes bytes) {
-  if (bytes.empty()) return {};
+  if (bytes.empty() || deleted()) return {};
   auto file = files_.open(path(suffix), OpenMode::create);
   if (!file) return file.error();
   return (*file)->write_at(at, std::span(&bytes, 1));
 }
 
 IoResult<void> SegmentFiles::replace_index(std::string_view suffix, Bytes bytes) {
+  if (deleted()) return {};
   auto file = files_.open(path(suffix), OpenMode::create);
   if (!file) return file.error();
   if (!bytes.empty())
@@ -42,6 +46,7 @@ IoResult<void> SegmentFiles::replace_index(std::string_view suffix, Bytes bytes)
 }
 
 IoResult<void> SegmentFiles::sync_log() {
+  if (deleted()) return {};
   const auto exists = files_.exists(path(log_suffix));
   if (!exists) return exists.error();
   if (!*exists) return {};
@@ -65,8 +70,16 @@ void SegmentFiles::close_files() {
   log_.reset();
 }
 
+bool SegmentFiles::deleted() const {
+  const std::scoped_lock lock(mutex_);
+  return deleted_;
+}
+
 IoResult<void> SegmentFiles::mark_deleted() {
-  close_files();
+  // Held over the renames: who opens the log waits, and finds it under the new name.
+  const std::scoped_lock lock(mutex_);
+  log_.reset();
+  deleted_ = true;
   const auto mark = [this](std::string_view suffix) -> IoResult<void> {
     const auto from = path(suffix);
     const auto exists = files_.exists(from);

@@ -32,6 +32,8 @@ class SegmentFiles {
   SegmentFiles(Files& files, std::string directory, kafka::Offset base)
       : files_(files), directory_(std::move(directory)), base_(base) {}
 
+  /// Opens, or makes, the segment's file. Of a segment that was deleted: its file under the new name, ENOENT once it is
+  /// removed.
   [[nodiscard]] IoResult<std::shared_ptr<File>> log();
   [[nodiscard]] std::string path(std::string_view suffix) const { return segment_file(directory_, base_, suffix); }
   [[nodiscard]] Files& files() const { return files_; }
@@ -44,8 +46,9 @@ class SegmentFiles {
   [[nodiscard]] IoResult<void> sync_indexes();
   /// Closes what is open; the next use opens again.
   void close_files();
-  /// Renames every file of the segment to `….deleted`.
+  /// Renames every file of the segment to `….deleted`. From then on nothing is written under the old names.
   [[nodiscard]] IoResult<void> mark_deleted();
+  [[nodiscard]] bool deleted() const;
   /// Removes the files that `mark_deleted` renamed.
   [[nodiscard]] IoResult<void> remove_deleted();
   /// Progress of writeback hints; only the write queue's jobs touch it.
@@ -56,8 +59,9 @@ class SegmentFiles {
   Files& files_;
   std::string directory_;
   kafka::Offset base_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::shared_ptr<File> log_;
+  bool deleted_ = false;
 };
 
 /// Index entries in memory, while a segment is active and until its files are written after a roll.

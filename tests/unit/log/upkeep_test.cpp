@@ -50,6 +50,58 @@ TEST_F(Upkeep, RetentionBySizeDeletesWholeSegmentsAndOffsetsStay) {
   EXPECT_EQ(world.find("t")->log_start_offset(), start);
 }
 
+/// Readers of old data on disk, time searches and retention at once, and the process dies anywhere in between: nothing
+/// that was acknowledged and not deleted is missing afterwards, and no file of a deleted segment comes back.
+TEST(UpkeepRandom, DeletingUnderReadersLosesNothingOverAKill) {
+  const auto first = testing::seed_from_env(1);
+  const auto last = std::getenv("CIUIC_SEED") != nullptr ? first : first + 299;
+  for (auto seed = first; seed <= last; ++seed) {
+    SCOPED_TRACE("CIUIC_SEED=" + std::to_string(seed));
+    LogWorld world(seed);
+    world.config.segment_bytes = 3000;
+    world.config.retention_bytes = 9000;
+    world.start();
+    ASSERT_TRUE(world.create("t", 0, world.config));
+    for (int i = 0; i < 40; ++i) {
+      ASSERT_TRUE(
+          world.append(*world.find("t"), make_batch({.records = 2, .timestamp = t0 + 10 * i, .value_bytes = 300})));
+    }
+    world.restart();  // nothing is in memory now
+    const auto partition = world.find("t");
+    for (int act = 0; act < 12; ++act) {
+      const auto offset = kafka::Offset(static_cast<std::int64_t>(world.random() % 80));
+      switch (world.random() % 4) {
+        case 0:
+          partition->maintain();
+          break;
+        case 1:
+          partition->offset_for_time(t0 + 10 * (offset.value / 2), Isolation::read_uncommitted, [](const auto&) {});
+          break;
+        case 2:
+          partition->delete_records(std::min(offset, kafka::Offset(40)), [](const auto&) {});
+          break;
+        default:
+          partition->bring_in(offset, 4096, MemoryFor::fetch, [](const auto&) {});
+          break;
+      }
+      for (auto steps = world.random() % 6; steps > 0; --steps) world.step();
+      if (world.random() % 4 == 0) world.clock.advance(std::chrono::seconds(61));
+    }
+    ASSERT_TRUE(world.offline_reasons.empty()) << world.offline_reasons.front();
+    world.crash();
+    const auto after = world.find("t");
+    ASSERT_TRUE(after);
+    EXPECT_EQ(after->log_end_offset(), kafka::Offset(80));
+    const auto seen = world.offsets(*after, after->log_start_offset());
+    ASSERT_EQ(static_cast<std::int64_t>(seen.size()), 80 - after->log_start_offset().value);
+    for (const auto& entry : *world.disk.list("/logs/t-0")) {
+      if (entry.name.ends_with(".log")) {
+        EXPECT_GT(entry.bytes, 0U) << entry.name;
+      }
+    }
+  }
+}
+
 TEST_F(Upkeep, RetentionByTimeMayEmptyTheLog) {
   auto config = rolling();
   config.retention_ms = 60'000;

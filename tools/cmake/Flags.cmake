@@ -23,21 +23,24 @@ if(CCACHE)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
+# Under its own instrumentation GCC 12 sees uninitialized members and mismatched deletes that are not there: those builds
+# look for real ones, and warnings are errors in the others.
+if(NOT CIUIC_SANITIZE)
+  set(CIUIC_WERROR -Werror)
+endif()
 add_library(ciuic_flags INTERFACE)
 target_include_directories(ciuic_flags INTERFACE ${PROJECT_SOURCE_DIR})
 # C has no use for the C++ warnings.
 target_compile_options(ciuic_flags INTERFACE
-  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor;-Woverloaded-virtual;-Werror>"
-  "$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Werror>"
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wnon-virtual-dtor;-Woverloaded-virtual;${CIUIC_WERROR}>"
+  "$<$<COMPILE_LANGUAGE:C>:-Wall;-Wextra;-Wpedantic;-Wshadow;${CIUIC_WERROR}>"
   $<$<STREQUAL:${CMAKE_SYSTEM_PROCESSOR},x86_64>:-march=x86-64-v2>
   -fno-omit-frame-pointer)
 
 if(CIUIC_SANITIZE)
   add_compile_options(-fsanitize=${CIUIC_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${CIUIC_SANITIZE})
-  # Line tables are what reports need. GCC 12 sees uninitialized members that are not where its own instrumentation of
-  # std::optional comes in; the sanitizers look for real ones.
-  add_compile_options(-g1 $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
+  add_compile_options(-g1)  # line tables are what reports need
 endif()
 if(CIUIC_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)

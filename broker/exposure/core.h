@@ -47,9 +47,12 @@ struct Exposure::Core : std::enable_shared_from_this<Exposure::Core> {
   explicit Core(Parts parts);
 
   // exposure.cpp: sessions
-  void connect(const ExposurePeer& peer, const kafka::OneSidedConnectRequest& request, const Done<kafka::OneSidedConnectResponse>& done);
-  void renew(const ExposurePeer& peer, const kafka::OneSidedRenewRequest& request, const Done<kafka::OneSidedRenewResponse>& done);
-  void release(const ExposurePeer& peer, const kafka::OneSidedReleaseRequest& request, const Done<kafka::OneSidedReleaseResponse>& done);
+  void connect(const ExposurePeer& peer, const kafka::OneSidedConnectRequest& request,
+               const Done<kafka::OneSidedConnectResponse>& done);
+  void renew(const ExposurePeer& peer, const kafka::OneSidedRenewRequest& request,
+             const Done<kafka::OneSidedRenewResponse>& done);
+  void release(const ExposurePeer& peer, const kafka::OneSidedReleaseRequest& request,
+               const Done<kafka::OneSidedReleaseResponse>& done);
   void end_session(Session& session, RevocationReason reason);
   void sweep_sessions();
   void sweep_partitions(std::size_t shard);
@@ -59,8 +62,10 @@ struct Exposure::Core : std::enable_shared_from_this<Exposure::Core> {
   void drop_unused_domains();
   void refused(RefusalReason reason) { ++metrics.refusals[static_cast<std::size_t>(reason)]; }
   // grants.cpp
-  void grant(const ExposurePeer& peer, kafka::OneSidedGrantRequest request, const Done<kafka::OneSidedGrantResponse>& done);
-  void wait(const ExposurePeer& peer, const kafka::OneSidedWaitRequest& request, const Done<kafka::OneSidedWaitResponse>& done);
+  void grant(const ExposurePeer& peer, kafka::OneSidedGrantRequest request,
+             const Done<kafka::OneSidedGrantResponse>& done);
+  void wait(const ExposurePeer& peer, const kafka::OneSidedWaitRequest& request,
+            const Done<kafka::OneSidedWaitResponse>& done);
 
   [[nodiscard]] ShardState& shard_of(const Executor& executor);
   /// On the partition's executor; null where nothing of it was ever granted.

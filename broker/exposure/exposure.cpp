@@ -1,5 +1,6 @@
-// Sessions: who may hold grants, their renewal and their end. Everything here runs on home but the observer's calls, which
-// go straight to their partition. Not here: grants and waits (grants.cpp), slots and chunks (partition_exposure.cpp).
+// Sessions: who may hold grants, their renewal and their end. Everything here runs on home but the observer's calls,
+// which go straight to their partition. Not here: grants and waits (grants.cpp), slots and chunks
+// (partition_exposure.cpp).
 #include "broker/exposure/exposure.h"
 
 #include <sys/random.h>
@@ -50,7 +51,8 @@ Exposure::Core::Core(Parts parts)
     options.connections_max = settings.sessions_max;
     auto listener = provider->listen(options);
     if (!listener) {
-      log::warn("exposure", "provider left out name={}: {}; {}", provider->name(), rdma::text(listener.error()), rdma::remedy(listener.error()));
+      log::warn("exposure", "provider left out name={}: {}; {}", provider->name(), rdma::text(listener.error()),
+                rdma::remedy(listener.error()));
       continue;
     }
     log::info("exposure", "one-sided readers welcome provider={} address={}", provider->name(), (*listener)->address());
@@ -76,7 +78,9 @@ std::shared_ptr<PartitionExposure> Exposure::Core::find_or_make(const std::share
   auto& at = shard_of(partition->executor()).partitions[partition.get()];
   if (!at) {
     auto block = block_for(partition->topic_id(), partition->name().partition.value);
-    if (block) at = std::make_shared<PartitionExposure>(partition, std::move(block), PartitionExposure::Shared{settings, clock, metrics, arena});
+    if (block)
+      at = std::make_shared<PartitionExposure>(partition, std::move(block),
+                                               PartitionExposure::Shared{settings, clock, metrics, arena});
   }
   auto found = at;
   if (!found) shard_of(partition->executor()).partitions.erase(partition.get());
@@ -107,7 +111,8 @@ Session* Exposure::Core::session_of(const ExposurePeer& peer, std::int64_t id) {
   }
   if (found->second->principal != peer.principal) {
     refused(RefusalReason::foreign_session);
-    log::warn("exposure", "session asked for by another principal principal={} owner={}", peer.principal, found->second->principal);
+    log::warn("exposure", "session asked for by another principal principal={} owner={}", peer.principal,
+              found->second->principal);
     return nullptr;
   }
   return found->second.get();
@@ -138,7 +143,8 @@ void Exposure::Core::connect(const ExposurePeer& peer, const kafka::OneSidedConn
     done(std::move(response));
   };
   if (closing || !settings.enabled)
-    return refuse(RefusalReason::disabled, ErrorCode::unsupported_version, "onesided.enable=false or the broker stops: use Fetch");
+    return refuse(RefusalReason::disabled, ErrorCode::unsupported_version,
+                  "onesided.enable=false or the broker stops: use Fetch");
   std::size_t of_principal = 0;
   for (const auto& [id, session] : sessions) of_principal += session->principal == peer.principal ? 1 : 0;
   if (of_principal >= settings.sessions_per_principal_max || sessions.size() >= settings.sessions_max)
@@ -151,7 +157,8 @@ void Exposure::Core::connect(const ExposurePeer& peer, const kafka::OneSidedConn
   session->connection = peer.connection;
   const bool same_host = boot_of(request.host_id) == boot_id;
   for (auto& one : listening) {
-    const bool asked = std::find(request.providers.begin(), request.providers.end(), one.provider->name()) != request.providers.end();
+    const bool asked =
+        std::find(request.providers.begin(), request.providers.end(), one.provider->name()) != request.providers.end();
     if (!asked || (!one.provider->crosses_hosts() && !same_host)) continue;
     auto domain = domain_for(one, peer.principal);
     if (!domain) continue;
@@ -162,7 +169,8 @@ void Exposure::Core::connect(const ExposurePeer& peer, const kafka::OneSidedConn
     offer.address = one.listener->address();
     offer.token = to_buffer(std::as_bytes(std::span(token.bytes)));
     offer.caps = one.provider->caps().to_bits();
-    offer.read_bytes_max = static_cast<std::int32_t>(std::min<std::uint32_t>(one.provider->caps().read_bytes_max, 0x7FFFFFFF));
+    offer.read_bytes_max =
+        static_cast<std::int32_t>(std::min<std::uint32_t>(one.provider->caps().read_bytes_max, 0x7FFFFFFF));
     response.providers.push_back(std::move(offer));
     session->domains.emplace(std::string(one.provider->name()), std::move(domain));
   }
@@ -171,18 +179,21 @@ void Exposure::Core::connect(const ExposurePeer& peer, const kafka::OneSidedConn
     for (const auto& one : listening) ours += (ours.empty() ? "" : ",") + std::string(one.provider->name());
     drop_unused_domains();
     return refuse(RefusalReason::no_common_provider, ErrorCode::unsupported_version,
-                  "no provider in common (broker: " + (ours.empty() ? "none" : ours) + "; same host: " + (same_host ? "yes" : "no") + "): use Fetch");
+                  "no provider in common (broker: " + (ours.empty() ? "none" : ours) +
+                      "; same host: " + (same_host ? "yes" : "no") + "): use Fetch");
   }
   response.session_id = static_cast<std::int64_t>(session->id);
   response.lease_ms = settings.lease_ms;
-  log::info("exposure", "session opened principal={} session={} provider={}", peer.principal, session->id, response.providers.front().name);
+  log::info("exposure", "session opened principal={} session={} provider={}", peer.principal, session->id,
+            response.providers.front().name);
   sessions.emplace(session->id, std::move(session));
   ++metrics.sessions_total;
   metrics.sessions.store(static_cast<std::int64_t>(sessions.size()));
   done(std::move(response));
 }
 
-void Exposure::Core::renew(const ExposurePeer& peer, const kafka::OneSidedRenewRequest& request, const Done<kafka::OneSidedRenewResponse>& done) {
+void Exposure::Core::renew(const ExposurePeer& peer, const kafka::OneSidedRenewRequest& request,
+                           const Done<kafka::OneSidedRenewResponse>& done) {
   kafka::OneSidedRenewResponse response;
   response.lease_ms = settings.lease_ms;
   auto* session = session_of(peer, request.session_id);
@@ -212,7 +223,9 @@ void Exposure::Core::renew(const ExposurePeer& peer, const kafka::OneSidedRenewR
     auto& grant = found->second;
     const auto& topic = grant.partition->name().topic;
     const auto known = allowed.find(topic);
-    const bool may = known != allowed.end() ? known->second : allowed.emplace(topic, asked->may_read(session->principal, topic)).first->second;
+    const bool may = known != allowed.end()
+                         ? known->second
+                         : allowed.emplace(topic, asked->may_read(session->principal, topic)).first->second;
     if (!may) {
       refused(RefusalReason::not_authorized);
       (void)grant.lease->freeze();
@@ -235,7 +248,8 @@ void Exposure::Core::renew(const ExposurePeer& peer, const kafka::OneSidedRenewR
   done(std::move(response));
 }
 
-void Exposure::Core::release(const ExposurePeer& peer, const kafka::OneSidedReleaseRequest& request, const Done<kafka::OneSidedReleaseResponse>& done) {
+void Exposure::Core::release(const ExposurePeer& peer, const kafka::OneSidedReleaseRequest& request,
+                             const Done<kafka::OneSidedReleaseResponse>& done) {
   kafka::OneSidedReleaseResponse response;
   auto* session = session_of(peer, request.session_id);
   if (!session) {
@@ -262,8 +276,10 @@ void Exposure::Core::end_session(Session& session, RevocationReason reason) {
   session.closed = true;
   if (session.end_wait) std::exchange(session.end_wait, nullptr)();
   auto last = clock.now();
-  for (const auto& [id, grant] : session.grants) last = std::max(last, grant.lease->freeze() + Milliseconds(settings.read_ms_max));
-  log::info("exposure", "session ends principal={} session={} grants={} reason={}", session.principal, session.id, session.grants.size(), name(reason));
+  for (const auto& [id, grant] : session.grants)
+    last = std::max(last, grant.lease->freeze() + Milliseconds(settings.read_ms_max));
+  log::info("exposure", "session ends principal={} session={} grants={} reason={}", session.principal, session.id,
+            session.grants.size(), name(reason));
   home.post_at(last, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->sweep_sessions();
   });
@@ -274,8 +290,9 @@ void Exposure::Core::sweep_sessions() {
   bool removed = false;
   for (auto at = sessions.begin(); at != sessions.end();) {
     auto& session = *at->second;
-    metrics.grants.fetch_sub(static_cast<std::int64_t>(
-        std::erase_if(session.grants, [&](const auto& one) { return one.second.lease->over(now, Milliseconds(settings.read_ms_max)); })));
+    metrics.grants.fetch_sub(static_cast<std::int64_t>(std::erase_if(session.grants, [&](const auto& one) {
+      return one.second.lease->over(now, Milliseconds(settings.read_ms_max));
+    })));
     if (!session.closed || !session.grants.empty() || session.grants_pending > 0) {
       ++at;
       continue;
@@ -329,7 +346,8 @@ void Exposure::Core::start_sweeping() {
       const auto self = weak.lock();
       if (!self) return;
       self->sweep_partitions(shard);
-      self->shards[shard].executor->post_at(self->clock.now() + every, [weak, every, shard] { partitions(weak, every, shard); });
+      self->shards[shard].executor->post_at(self->clock.now() + every,
+                                            [weak, every, shard] { partitions(weak, every, shard); });
     }
   };
   home.post([weak = weak_from_this(), period] { Again::sessions(weak, period); });
@@ -342,14 +360,16 @@ void Exposure::Core::start_sweeping() {
 Exposure::Exposure(Parts parts) : core_(std::make_shared<Core>(std::move(parts))) { core_->start_sweeping(); }
 Exposure::~Exposure() = default;
 
-std::vector<std::shared_ptr<rdma::Provider>> Exposure::make_providers(const ExposureSettings& settings, const Clock& clock) {
+std::vector<std::shared_ptr<rdma::Provider>> Exposure::make_providers(const ExposureSettings& settings,
+                                                                      const Clock& clock) {
   std::vector<std::shared_ptr<rdma::Provider>> providers;
   for (const auto& wanted : settings.providers) {
     auto made = rdma::make_provider(wanted, clock);
     if (made)
       providers.push_back(std::move(*made));
     else
-      log::warn("exposure", "onesided.providers: {} is left out: {}; {}", wanted, rdma::text(made.error()), rdma::remedy(made.error()));
+      log::warn("exposure", "onesided.providers: {} is left out: {}; {}", wanted, rdma::text(made.error()),
+                rdma::remedy(made.error()));
   }
   return providers;
 }
@@ -359,20 +379,31 @@ void Exposure::set_lookup(ExposureLookup lookup) {
   core_->lookup_now = std::make_shared<const ExposureLookup>(std::move(lookup));
 }
 
-void Exposure::connect(ExposurePeer peer, kafka::OneSidedConnectRequest request, Done<kafka::OneSidedConnectResponse> done) {
-  core_->home.post([core = core_, peer = std::move(peer), request = std::move(request), done = std::move(done)] { core->connect(peer, request, done); });
+void Exposure::connect(ExposurePeer peer, kafka::OneSidedConnectRequest request,
+                       Done<kafka::OneSidedConnectResponse> done) {
+  core_->home.post([core = core_, peer = std::move(peer), request = std::move(request), done = std::move(done)] {
+    core->connect(peer, request, done);
+  });
 }
 void Exposure::grant(ExposurePeer peer, kafka::OneSidedGrantRequest request, Done<kafka::OneSidedGrantResponse> done) {
-  core_->home.post([core = core_, peer = std::move(peer), request = std::move(request), done = std::move(done)]() mutable { core->grant(peer, std::move(request), done); });
+  core_->home.post([core = core_, peer = std::move(peer), request = std::move(request),
+                    done = std::move(done)]() mutable { core->grant(peer, std::move(request), done); });
 }
 void Exposure::renew(ExposurePeer peer, kafka::OneSidedRenewRequest request, Done<kafka::OneSidedRenewResponse> done) {
-  core_->home.post([core = core_, peer = std::move(peer), request = std::move(request), done = std::move(done)] { core->renew(peer, request, done); });
+  core_->home.post([core = core_, peer = std::move(peer), request = std::move(request), done = std::move(done)] {
+    core->renew(peer, request, done);
+  });
 }
 void Exposure::wait(ExposurePeer peer, kafka::OneSidedWaitRequest request, Done<kafka::OneSidedWaitResponse> done) {
-  core_->home.post([core = core_, peer = std::move(peer), request = std::move(request), done = std::move(done)] { core->wait(peer, request, done); });
+  core_->home.post([core = core_, peer = std::move(peer), request = std::move(request), done = std::move(done)] {
+    core->wait(peer, request, done);
+  });
 }
-void Exposure::release(ExposurePeer peer, kafka::OneSidedReleaseRequest request, Done<kafka::OneSidedReleaseResponse> done) {
-  core_->home.post([core = core_, peer = std::move(peer), request = std::move(request), done = std::move(done)] { core->release(peer, request, done); });
+void Exposure::release(ExposurePeer peer, kafka::OneSidedReleaseRequest request,
+                       Done<kafka::OneSidedReleaseResponse> done) {
+  core_->home.post([core = core_, peer = std::move(peer), request = std::move(request), done = std::move(done)] {
+    core->release(peer, request, done);
+  });
 }
 
 void Exposure::connection_closed(std::uint64_t connection) {

@@ -32,35 +32,56 @@ struct OneSidedReleaseResponse;
 namespace ciuic::broker {
 
 struct ExposureSettings {
-  bool enabled = true;                               ///< `onesided.enable`
-  std::vector<std::string> providers{"shm"};         ///< `onesided.providers`, best first
-  std::string runtime_dir{};                         ///< `onesided.runtime.dir`: for the shm socket
-  std::uint32_t socket_mode = 0660;                  ///< `onesided.shm.socket.mode`
-  std::int32_t lease_ms = 10'000;                    ///< `onesided.lease.ms`
-  std::int32_t read_ms_max = 2'000;                  ///< longest READ: memory is reused this long after the lease's end
-  std::int32_t token_ms = 10'000;                    ///< an unused connect token lives this long
-  std::uint32_t sessions_per_principal_max = 64;     ///< `onesided.sessions.per.principal.max`
+  bool enabled = true;                            ///< `onesided.enable`
+  std::vector<std::string> providers{"shm"};      ///< `onesided.providers`, best first
+  std::string runtime_dir{};                      ///< `onesided.runtime.dir`: for the shm socket
+  std::uint32_t socket_mode = 0660;               ///< `onesided.shm.socket.mode`
+  std::int32_t lease_ms = 10'000;                 ///< `onesided.lease.ms`
+  std::int32_t read_ms_max = 2'000;               ///< longest READ: memory is reused this long after the lease's end
+  std::int32_t token_ms = 10'000;                 ///< an unused connect token lives this long
+  std::uint32_t sessions_per_principal_max = 64;  ///< `onesided.sessions.per.principal.max`
   std::uint32_t sessions_max = 4096;
-  std::uint32_t grants_per_session_max = 4096;       ///< `onesided.grants.per.session.max`
+  std::uint32_t grants_per_session_max = 4096;  ///< `onesided.grants.per.session.max`
   std::uint32_t chunks_per_grant_max = 32;
-  std::uint32_t bytes_per_grant_max = 256U << 20;    ///< more is not granted at once, whatever is asked for
-  std::uint32_t read_ahead_bytes = 4U << 20;         ///< brought in behind an old position before it is asked for
-  std::int32_t retry_after_ms = 100;                 ///< told where memory is short
+  std::uint32_t bytes_per_grant_max = 256U << 20;  ///< more is not granted at once, whatever is asked for
+  std::uint32_t read_ahead_bytes = 4U << 20;       ///< brought in behind an old position before it is asked for
+  std::int32_t retry_after_ms = 100;               ///< told where memory is short
 };
 
-/// Who asks: of the TCP connection. A session belongs to the principal, and ends with the connection that opened it; its
-/// other requests may come over any connection of the same principal (a long poll wants one of its own).
+/// Who asks: of the TCP connection. A session belongs to the principal, and ends with the connection that opened it;
+/// its other requests may come over any connection of the same principal (a long poll wants one of its own).
 struct ExposurePeer {
-  std::string principal;            ///< "User:alice"
-  std::uint64_t connection = 0;     ///< unique in the process
+  std::string principal;         ///< "User:alice"
+  std::uint64_t connection = 0;  ///< unique in the process
 };
 
 enum class RefusalReason : std::uint8_t {
-  disabled, no_common_provider, too_many_sessions, too_many_grants, unknown_session, foreign_session, unknown_partition,
-  not_authorized, out_of_range, no_memory, draining, registration_failed, stale_epoch, storage_error, bad_request,
+  disabled,
+  no_common_provider,
+  too_many_sessions,
+  too_many_grants,
+  unknown_session,
+  foreign_session,
+  unknown_partition,
+  not_authorized,
+  out_of_range,
+  no_memory,
+  draining,
+  registration_failed,
+  stale_epoch,
+  storage_error,
+  bad_request,
   count_
 };
-enum class RevocationReason : std::uint8_t { released, position_passed, lease_over, chunk_wanted_back, session_closed, forced, count_ };
+enum class RevocationReason : std::uint8_t {
+  released,
+  position_passed,
+  lease_over,
+  chunk_wanted_back,
+  session_closed,
+  forced,
+  count_
+};
 [[nodiscard]] std::string_view name(RefusalReason reason);
 [[nodiscard]] std::string_view name(RevocationReason reason);
 
@@ -71,7 +92,8 @@ struct ExposureMetrics {
       slot_writes_total{0}, retry_after_total{0}, use_fetch_total{0}, deregister_failures_total{0};
   std::array<std::atomic<std::int64_t>, static_cast<std::size_t>(RefusalReason::count_)> refusals{};
   std::array<std::atomic<std::int64_t>, static_cast<std::size_t>(RevocationReason::count_)> revocations{};
-  void for_each(const std::function<void(std::string_view name, std::string_view label, std::int64_t value)>& visit) const;
+  void for_each(
+      const std::function<void(std::string_view name, std::string_view label, std::int64_t value)>& visit) const;
 };
 
 /// A partition as requests name it, and who may read it. Answered by the broker's metadata and security; called on the
@@ -87,7 +109,8 @@ struct ExposureLookup {
 ///
 /// Threads: observer calls come on each partition's executor, and a partition's exposure state is touched only there.
 /// Sessions live on `home`. Requests may come from any thread; each `done` runs once, on `home` or inside the call.
-/// Never blocks; nothing waits for a reader. Stop: `close`, run the executors until its callback; destroy when they stand.
+/// Never blocks; nothing waits for a reader. Stop: `close`, run the executors until its callback; destroy when they
+/// stand.
 class Exposure final : public LogObserver {
  public:
   struct Parts {
@@ -97,7 +120,7 @@ class Exposure final : public LogObserver {
     Executor* home = nullptr;
     std::vector<Executor*> executors;  ///< every executor that owns partitions (home among them if it does)
     std::vector<std::shared_ptr<rdma::Provider>> providers;  ///< already made; see `make_providers`
-    std::shared_ptr<Arena> arena;      ///< may be null: then reading one-sidedly does not keep chunks warm
+    std::shared_ptr<Arena> arena;  ///< may be null: then reading one-sidedly does not keep chunks warm
   };
   template <class Response>
   using Done = std::function<void(Response)>;
@@ -125,8 +148,8 @@ class Exposure final : public LogObserver {
   void connection_closed(std::uint64_t connection);
   /// Cuts a principal now (its rights were taken away): no lease is waited for by its connections. Any thread.
   void revoke_principal(std::string principal);
-  /// No more grants, waits are answered, every reader is cut. `done` on home, soon: leases are not waited for, the chunks
-  /// under them stay until this is destroyed.
+  /// No more grants, waits are answered, every reader is cut. `done` on home, soon: leases are not waited for, the
+  /// chunks under them stay until this is destroyed.
   void close(Task done);
 
   [[nodiscard]] const ExposureMetrics& metrics() const;

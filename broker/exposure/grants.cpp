@@ -113,7 +113,8 @@ void Exposure::Core::grant(const ExposurePeer& peer, kafka::OneSidedGrantRequest
         wanted.isolation = static_cast<kafka::Isolation>(request.isolation_level);
         wanted.grant_id = next_grant++;
         wanted.domain = domain->second;
-        to_ask.push_back({response.topics.size() - 1, answered.partitions.size() - 1, std::move(log), std::move(wanted)});
+        to_ask.push_back(
+            {response.topics.size() - 1, answered.partitions.size() - 1, std::move(log), std::move(wanted)});
       }
     }
   }
@@ -124,40 +125,43 @@ void Exposure::Core::grant(const ExposurePeer& peer, kafka::OneSidedGrantRequest
 
   for (auto& one : to_ask) {
     // May wait in the log for a disk: it owns neither the exposure nor the log.
-    auto gathered = [weak = weak_from_this(), gathering, session_id = session->id, topic = one.topic, partition = one.partition,
-                     weak_log = std::weak_ptr<Partition>(one.log), isolation = one.request.isolation](PartitionGrantAnswer answer) {
+    auto gathered = [weak = weak_from_this(), gathering, session_id = session->id, topic = one.topic,
+                     partition = one.partition, weak_log = std::weak_ptr<Partition>(one.log),
+                     isolation = one.request.isolation](PartitionGrantAnswer answer) {
       const auto self = weak.lock();
       const auto log = weak_log.lock();
       if (!self || !log) return;
-      self->home.post([self, gathering, session_id, topic, partition, log, isolation, answer = std::move(answer)]() mutable {
-        const auto found = self->sessions.find(session_id);
-        if (found != self->sessions.end()) --found->second->grants_pending;
-        const bool open = found != self->sessions.end() && !found->second->closed;
-        if (answer.lease && !open) {
-          // The session ended meanwhile, and the client will never hear of this grant.
-          answer.lease->release();
-          log->executor().post([self, log, lease = answer.lease] {
-            if (auto* exposed = self->find(*log)) exposed->released(*lease);
+      self->home.post(
+          [self, gathering, session_id, topic, partition, log, isolation, answer = std::move(answer)]() mutable {
+            const auto found = self->sessions.find(session_id);
+            if (found != self->sessions.end()) --found->second->grants_pending;
+            const bool open = found != self->sessions.end() && !found->second->closed;
+            if (answer.lease && !open) {
+              // The session ended meanwhile, and the client will never hear of this grant.
+              answer.lease->release();
+              log->executor().post([self, log, lease = answer.lease] {
+                if (auto* exposed = self->find(*log)) exposed->released(*lease);
+              });
+              answer = PartitionGrantAnswer{};
+              answer.error = ErrorCode::fetch_session_id_not_found;
+              answer.reason = RefusalReason::unknown_session;
+            }
+            if (answer.lease) {
+              found->second->grants.emplace(answer.grant.id, GrantRecord{answer.lease, log, isolation});
+              ++self->metrics.grants;
+              ++self->metrics.grants_total;
+            } else {
+              self->refused(answer.reason);
+              if (answer.retry_after_ms > 0) ++self->metrics.retry_after_total;
+              if (answer.retry_after_ms < 0) ++self->metrics.use_fetch_total;
+            }
+            fill(gathering->response.topics[topic].partitions[partition], answer);
+            gathering->one_less();
           });
-          answer = PartitionGrantAnswer{};
-          answer.error = ErrorCode::fetch_session_id_not_found;
-          answer.reason = RefusalReason::unknown_session;
-        }
-        if (answer.lease) {
-          found->second->grants.emplace(answer.grant.id, GrantRecord{answer.lease, log, isolation});
-          ++self->metrics.grants;
-          ++self->metrics.grants_total;
-        } else {
-          self->refused(answer.reason);
-          if (answer.retry_after_ms > 0) ++self->metrics.retry_after_total;
-          if (answer.retry_after_ms < 0) ++self->metrics.use_fetch_total;
-        }
-        fill(gathering->response.topics[topic].partitions[partition], answer);
-        gathering->one_less();
-      });
     };
     auto& executor = one.log->executor();
-    executor.post([self = shared_from_this(), log = std::move(one.log), wanted = std::move(one.request), gathered = std::move(gathered)]() mutable {
+    executor.post([self = shared_from_this(), log = std::move(one.log), wanted = std::move(one.request),
+                   gathered = std::move(gathered)]() mutable {
       const auto exposed = self->find_or_make(log);
       if (exposed) return exposed->grant(std::move(wanted), std::move(gathered));
       PartitionGrantAnswer answer;
@@ -169,7 +173,8 @@ void Exposure::Core::grant(const ExposurePeer& peer, kafka::OneSidedGrantRequest
   }
 }
 
-void Exposure::Core::wait(const ExposurePeer& peer, const kafka::OneSidedWaitRequest& request, const Done<kafka::OneSidedWaitResponse>& done) {
+void Exposure::Core::wait(const ExposurePeer& peer, const kafka::OneSidedWaitRequest& request,
+                          const Done<kafka::OneSidedWaitResponse>& done) {
   auto* session = session_of(peer, request.session_id);
   if (!session || closing) {
     kafka::OneSidedWaitResponse response;
@@ -210,10 +215,11 @@ void Exposure::Core::wait(const ExposurePeer& peer, const kafka::OneSidedWaitReq
       continue;
     }
     const auto& grant = found->second;
-    grant.partition->executor().post([self = shared_from_this(), partition = grant.partition, one, isolation = grant.isolation,
-                                      ticket = std::weak_ptr<WaitTicket>(poll->ticket)] {
+    grant.partition->executor().post([self = shared_from_this(), partition = grant.partition, one,
+                                      isolation = grant.isolation, ticket = std::weak_ptr<WaitTicket>(poll->ticket)] {
       if (auto* exposed = self->find(*partition)) {
-        exposed->wait(one.grant_id, kafka::Offset(one.offset), isolation, static_cast<std::uint64_t>(one.slot_version), ticket);
+        exposed->wait(one.grant_id, kafka::Offset(one.offset), isolation, static_cast<std::uint64_t>(one.slot_version),
+                      ticket);
       } else if (const auto waiting = ticket.lock()) {
         waiting->ready(one.grant_id);
       }

@@ -10,8 +10,8 @@
 namespace ciuic::broker {
 
 /// How long a grant may be read. Shared by the session that renews it and the chunks it covers; any thread.
-/// Bit 0: frozen, it is renewed no more. The rest: its end on the broker's clock. A renewal and a freeze never cross: who
-/// freezes learns the last end that a client was ever told.
+/// Bit 0: frozen, it is renewed no more. The rest: its end on the broker's clock. A renewal and a freeze never cross:
+/// who freezes learns the last end that a client was ever told.
 class Lease {
  public:
   /// Of memory that must never be reused.
@@ -40,7 +40,9 @@ class Lease {
   }
 
  private:
-  static std::int64_t encode(Clock::TimePoint end) { return std::max<std::int64_t>(end.time_since_epoch().count(), 1) * 2; }
+  static std::int64_t encode(Clock::TimePoint end) {
+    return std::max<std::int64_t>(end.time_since_epoch().count(), 1) * 2;
+  }
   static Clock::TimePoint decode(std::int64_t state) { return Clock::TimePoint(Clock::Duration(state / 2)); }
   std::atomic<std::int64_t> state_;
 };

@@ -23,7 +23,8 @@ class PartitionExposure::MemoryBacking final : public rdma::Backing {
   std::shared_ptr<PartitionMemory> memory_;
 };
 
-PartitionExposure::PartitionExposure(const std::shared_ptr<Partition>& partition, std::shared_ptr<SlotBlock> block, Shared shared)
+PartitionExposure::PartitionExposure(const std::shared_ptr<Partition>& partition, std::shared_ptr<SlotBlock> block,
+                                     Shared shared)
     : partition_(partition),
       executor_(partition->executor()),
       block_(std::move(block)),
@@ -77,8 +78,8 @@ void PartitionExposure::write_slot() {
   shared_.metrics.slot_writes_total.fetch_add(1, std::memory_order_relaxed);
 }
 
-void PartitionExposure::wait(std::int64_t grant_id, Offset offset, kafka::Isolation isolation, std::uint64_t slot_version,
-                             std::weak_ptr<WaitTicket> ticket) {
+void PartitionExposure::wait(std::int64_t grant_id, Offset offset, kafka::Isolation isolation,
+                             std::uint64_t slot_version, std::weak_ptr<WaitTicket> ticket) {
   // A client that waits again and again leaves its old tickets here until the log moves.
   if (waiters_.size() >= 64) std::erase_if(waiters_, [](const Waiter& waiter) { return waiter.ticket.expired(); });
   waiters_.push_back({grant_id, offset, isolation, slot_version, std::move(ticket)});
@@ -90,8 +91,11 @@ void PartitionExposure::wake() {
   std::erase_if(waiters_, [this](const Waiter& waiter) {
     const auto ticket = waiter.ticket.lock();
     if (!ticket) return true;
-    const auto end = waiter.isolation == kafka::Isolation::read_committed ? slot_.last_stable_offset : slot_.high_watermark;
-    if (end <= waiter.offset && slot_.log_start_offset <= waiter.offset && layout_version_ <= waiter.slot_version && !closed_) return false;
+    const auto end =
+        waiter.isolation == kafka::Isolation::read_committed ? slot_.last_stable_offset : slot_.high_watermark;
+    if (end <= waiter.offset && slot_.log_start_offset <= waiter.offset && layout_version_ <= waiter.slot_version &&
+        !closed_)
+      return false;
     ticket->ready(waiter.grant_id);
     return true;
   });
@@ -99,9 +103,12 @@ void PartitionExposure::wake() {
 
 // --- Grant ---
 
-void PartitionExposure::grant(PartitionGrantRequest request, Answer answer) { attempt(std::move(request), std::move(answer), 3); }
+void PartitionExposure::grant(PartitionGrantRequest request, Answer answer) {
+  attempt(std::move(request), std::move(answer), 3);
+}
 
-void PartitionExposure::refuse(const Answer& answer, RefusalReason reason, kafka::Error error, std::int32_t retry_after_ms) {
+void PartitionExposure::refuse(const Answer& answer, RefusalReason reason, kafka::Error error,
+                               std::int32_t retry_after_ms) {
   PartitionGrantAnswer refused;
   refused.error = std::move(error);
   refused.reason = reason;
@@ -113,11 +120,13 @@ void PartitionExposure::refuse(const Answer& answer, RefusalReason reason, kafka
   answer(std::move(refused));
 }
 
-/// Chunks from `offset` on; at the log end the open one, so that a reader at the tail need not ask again at every append.
+/// Chunks from `offset` on; at the log end the open one, so that a reader at the tail need not ask again at every
+/// append.
 std::vector<std::shared_ptr<Chunk>> PartitionExposure::chunks_for(const Partition& log, Offset offset) const {
   auto chunks = log.chunks_from(offset, shared_.settings.chunks_per_grant_max);
   if (chunks.empty() && offset == log.log_end_offset() && offset > log.log_start_offset())
-    if (auto last = log.resident(offset - 1); last && last->state() == ChunkState::open && last->next_offset() == offset)
+    if (auto last = log.resident(offset - 1);
+        last && last->state() == ChunkState::open && last->next_offset() == offset)
       chunks.push_back(std::move(last));
   return chunks;
 }
@@ -128,8 +137,9 @@ void PartitionExposure::attempt(PartitionGrantRequest request, Answer answer, in
   if (log->offline()) return refuse(answer, RefusalReason::storage_error, ErrorCode::kafka_storage_error);
   const auto epoch = log->latest_leader_epoch().value;
   if (request.current_leader_epoch >= 0 && epoch >= 0 && request.current_leader_epoch != epoch)
-    return refuse(answer, RefusalReason::stale_epoch,
-                  request.current_leader_epoch < epoch ? ErrorCode::fenced_leader_epoch : ErrorCode::unknown_leader_epoch);
+    return refuse(
+        answer, RefusalReason::stale_epoch,
+        request.current_leader_epoch < epoch ? ErrorCode::fenced_leader_epoch : ErrorCode::unknown_leader_epoch);
   if (request.offset < log->log_start_offset() || request.offset > log->log_end_offset())
     return refuse(answer, RefusalReason::out_of_range, ErrorCode::offset_out_of_range);
 
@@ -137,7 +147,8 @@ void PartitionExposure::attempt(PartitionGrantRequest request, Answer answer, in
   const auto chunks = chunks_for(*log, request.offset);
   if (chunks.empty() && request.offset < position.high_watermark) {
     if (attempts_left == 0)
-      return refuse(answer, RefusalReason::no_memory, ErrorCode::throttling_quota_exceeded, shared_.settings.retry_after_ms);
+      return refuse(answer, RefusalReason::no_memory, ErrorCode::throttling_quota_exceeded,
+                    shared_.settings.retry_after_ms);
     return bring_in(std::move(request), std::move(answer), attempts_left - 1, request.offset);
   }
 
@@ -151,19 +162,23 @@ void PartitionExposure::attempt(PartitionGrantRequest request, Answer answer, in
     if (chunk->state() != ChunkState::open && chunk->state() != ChunkState::sealed) {
       // It comes back only when its leases are over: Fetch can read it meanwhile.
       if (grant.chunks.empty() && request.offset < position.high_watermark)
-        return refuse(answer, RefusalReason::draining, {ErrorCode::throttling_quota_exceeded, "These bytes are being taken out of memory"}, -1);
+        return refuse(answer, RefusalReason::draining,
+                      {ErrorCode::throttling_quota_exceeded, "These bytes are being taken out of memory"}, -1);
       break;
     }
     const bool holds_the_end = chunk->sequence() == position.chunk_sequence;
-    const bool whole = chunk->state() == ChunkState::sealed &&
-                       (holds_the_end ? position.chunk_length == chunk->length() : chunk->next_offset() <= position.high_watermark);
+    const bool whole =
+        chunk->state() == ChunkState::sealed &&
+        (holds_the_end ? position.chunk_length == chunk->length() : chunk->next_offset() <= position.high_watermark);
     const auto length = whole ? chunk->length() : holds_the_end ? position.chunk_length : 0U;
     const auto in = expose(chunk, request.domain);
     if (!in) {
       if (!grant.chunks.empty()) break;
       log::warn("exposure", "chunk not exposed topic={} partition={} principal={}: {}; {}", log->name().topic,
-                log->name().partition.value, request.domain->principal(), rdma::text(in.error()), rdma::remedy(in.error()));
-      return refuse(answer, RefusalReason::registration_failed, {ErrorCode::kafka_storage_error, std::string(rdma::text(in.error()))}, -1);
+                log->name().partition.value, request.domain->principal(), rdma::text(in.error()),
+                rdma::remedy(in.error()));
+      return refuse(answer, RefusalReason::registration_failed,
+                    {ErrorCode::kafka_storage_error, std::string(rdma::text(in.error()))}, -1);
     }
     onesided::GrantedChunk one;
     one.sequence = chunk->sequence();
@@ -183,7 +198,9 @@ void PartitionExposure::attempt(PartitionGrantRequest request, Answer answer, in
     grant.chunks[i].base_offset = std::max(grant.chunks[i].base_offset, *grant.chunks[i - 1].next_offset);
 
   const auto slot = block_->remote(request.domain, log->name().partition.value);
-  if (!slot) return refuse(answer, RefusalReason::registration_failed, {ErrorCode::kafka_storage_error, std::string(rdma::text(slot.error()))}, -1);
+  if (!slot)
+    return refuse(answer, RefusalReason::registration_failed,
+                  {ErrorCode::kafka_storage_error, std::string(rdma::text(slot.error()))}, -1);
   grant.id = request.grant_id;
   grant.isolation = request.isolation;
   grant.leader_epoch = slot_.leader_epoch;
@@ -205,18 +222,21 @@ void PartitionExposure::attempt(PartitionGrantRequest request, Answer answer, in
 
 void PartitionExposure::bring_in(PartitionGrantRequest request, Answer answer, int attempts_left, Offset offset) {
   shared_.metrics.bring_ins_total.fetch_add(1);
-  const auto bytes = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(request.bytes_wanted, 64U << 10, shared_.settings.read_ahead_bytes));
+  const auto bytes = static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(request.bytes_wanted, 64U << 10, shared_.settings.read_ahead_bytes));
   partition_->bring_in(offset, bytes, MemoryFor::exposure,
-                [weak = weak_from_this(), request = std::move(request), answer = std::move(answer),
-                 attempts_left](const ResultOf<std::shared_ptr<Chunk>, kafka::Error>& chunk) mutable {
-    const auto self = weak.lock();  // the log holds this callback, and must not hold us
-    if (!self) return;
-    if (chunk) return self->attempt(std::move(request), std::move(answer), attempts_left);
-    if (chunk.error().code == ErrorCode::throttling_quota_exceeded)
-      return self->refuse(answer, RefusalReason::no_memory, chunk.error(), self->shared_.settings.retry_after_ms);
-    const bool range = chunk.error().code == ErrorCode::offset_out_of_range;
-    self->refuse(answer, range ? RefusalReason::out_of_range : RefusalReason::storage_error, chunk.error(), range ? 0 : -1);
-  });
+                       [weak = weak_from_this(), request = std::move(request), answer = std::move(answer),
+                        attempts_left](const ResultOf<std::shared_ptr<Chunk>, kafka::Error>& chunk) mutable {
+                         const auto self = weak.lock();  // the log holds this callback, and must not hold us
+                         if (!self) return;
+                         if (chunk) return self->attempt(std::move(request), std::move(answer), attempts_left);
+                         if (chunk.error().code == ErrorCode::throttling_quota_exceeded)
+                           return self->refuse(answer, RefusalReason::no_memory, chunk.error(),
+                                               self->shared_.settings.retry_after_ms);
+                         const bool range = chunk.error().code == ErrorCode::offset_out_of_range;
+                         self->refuse(answer, range ? RefusalReason::out_of_range : RefusalReason::storage_error,
+                                      chunk.error(), range ? 0 : -1);
+                       });
 }
 
 /// A reader of old data asks for what follows next: it shall find it in memory.
@@ -261,7 +281,8 @@ void PartitionExposure::chunk_wanted_back(const std::shared_ptr<Chunk>& chunk, T
   shared_.metrics.draining_chunks.fetch_add(1);
   auto last = shared_.clock.now();
   for (auto& [domain, in] : exposed.domains)
-    for (const auto& lease : in.leases) last = std::max(last, lease->freeze() + Milliseconds(shared_.settings.read_ms_max));
+    for (const auto& lease : in.leases)
+      last = std::max(last, lease->freeze() + Milliseconds(shared_.settings.read_ms_max));
   if (settle(exposed)) {
     chunks_.erase(found);
     return;
@@ -277,7 +298,8 @@ void PartitionExposure::passed(const Lease& lease, Offset position) {
     const bool behind = exposed.chunk->state() != ChunkState::open && exposed.chunk->next_offset() <= position;
     bool reads = false;
     for (auto& [domain, in] : exposed.domains) {
-      const auto mine = std::find_if(in.leases.begin(), in.leases.end(), [&](const auto& one) { return one.get() == &lease; });
+      const auto mine =
+          std::find_if(in.leases.begin(), in.leases.end(), [&](const auto& one) { return one.get() == &lease; });
       if (mine == in.leases.end()) continue;
       reads = true;
       if (!behind) continue;
@@ -295,7 +317,8 @@ void PartitionExposure::released(const Lease& lease) {
     for (auto& [domain, in] : at->second.domains) {
       const auto gone = std::erase_if(in.leases, [&](const auto& one) { return one.get() == &lease; });
       shared_.metrics.chunk_leases.fetch_sub(static_cast<std::int64_t>(gone));
-      shared_.metrics.revocations[static_cast<std::size_t>(RevocationReason::released)].fetch_add(static_cast<std::int64_t>(gone));
+      shared_.metrics.revocations[static_cast<std::size_t>(RevocationReason::released)].fetch_add(
+          static_cast<std::int64_t>(gone));
     }
     at = settle(at->second) ? chunks_.erase(at) : std::next(at);
   }
@@ -313,7 +336,8 @@ void PartitionExposure::sweep() {
 
 void PartitionExposure::drop_leases_over(InDomain& in, RevocationReason reason) {
   const auto now = shared_.clock.now();
-  const auto gone = std::erase_if(in.leases, [&](const auto& lease) { return lease->over(now, Milliseconds(shared_.settings.read_ms_max)); });
+  const auto gone = std::erase_if(
+      in.leases, [&](const auto& lease) { return lease->over(now, Milliseconds(shared_.settings.read_ms_max)); });
   shared_.metrics.chunk_leases.fetch_sub(static_cast<std::int64_t>(gone));
   shared_.metrics.revocations[static_cast<std::size_t>(reason)].fetch_add(static_cast<std::int64_t>(gone));
 }
@@ -338,7 +362,8 @@ bool PartitionExposure::drop_region(InDomain& in) {
   in.region.reset();
   if (revoked) return true;
   shared_.metrics.deregister_failures_total.fetch_add(1);
-  log::error("exposure", "a region could not be deregistered, its memory is lost until restart: {}", rdma::text(revoked.error()));
+  log::error("exposure", "a region could not be deregistered, its memory is lost until restart: {}",
+             rdma::text(revoked.error()));
   // As if a reader held it for ever.
   in.leases.push_back(std::make_shared<Lease>(Lease::for_ever));
   shared_.metrics.chunk_leases.fetch_add(1);
@@ -350,7 +375,8 @@ void PartitionExposure::drop_domain(const rdma::Domain* domain) {
     const auto found = exposed.domains.find(domain);
     if (found == exposed.domains.end()) continue;
     for (const auto& lease : found->second.leases) (void)lease->freeze();
-    shared_.metrics.revocations[static_cast<std::size_t>(RevocationReason::forced)].fetch_add(static_cast<std::int64_t>(found->second.leases.size()));
+    shared_.metrics.revocations[static_cast<std::size_t>(RevocationReason::forced)].fetch_add(
+        static_cast<std::int64_t>(found->second.leases.size()));
     (void)drop_region(found->second);
   }
 }

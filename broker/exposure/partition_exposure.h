@@ -29,15 +29,15 @@ struct PartitionGrantRequest {
   std::shared_ptr<rdma::Domain> domain{};
 };
 struct PartitionGrantAnswer {
-  onesided::Grant grant{};          ///< its deadline is not set: that is the client's
-  std::shared_ptr<Lease> lease{};   ///< null: refused
+  onesided::Grant grant{};         ///< its deadline is not set: that is the client's
+  std::shared_ptr<Lease> lease{};  ///< null: refused
   kafka::Error error{};
   std::int32_t retry_after_ms = 0;
   RefusalReason reason = RefusalReason::bad_request;
 };
 
-/// The exposure of one partition: slot, exposed chunks with who may read them, waiters. Made at the first grant. Only on
-/// the partition's executor.
+/// The exposure of one partition: slot, exposed chunks with who may read them, waiters. Made at the first grant. Only
+/// on the partition's executor.
 class PartitionExposure : public std::enable_shared_from_this<PartitionExposure> {
  public:
   struct Shared {  // of the Exposure
@@ -97,7 +97,8 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
   void bring_in(PartitionGrantRequest request, Answer answer, int attempts_left, kafka::Offset offset);
   void read_ahead(Partition& log, kafka::Offset next, kafka::Offset high_watermark);
   [[nodiscard]] std::vector<std::shared_ptr<Chunk>> chunks_for(const Partition& log, kafka::Offset offset) const;
-  [[nodiscard]] rdma::Result<InDomain*> expose(const std::shared_ptr<Chunk>& chunk, const std::shared_ptr<rdma::Domain>& domain);
+  [[nodiscard]] rdma::Result<InDomain*> expose(const std::shared_ptr<Chunk>& chunk,
+                                               const std::shared_ptr<rdma::Domain>& domain);
   bool drop_region(InDomain& in);
   void drop_leases_over(InDomain& in, RevocationReason reason);
   bool settle(Exposed& exposed);

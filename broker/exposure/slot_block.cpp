@@ -42,12 +42,14 @@ std::shared_ptr<SlotBlock> SlotBlock::make() {
   if (memfd && ::fchmod(memfd.get(), 0400) == 0 && ::ftruncate(memfd.get(), bytes) == 0)
     at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd.get(), 0);
   // The seal on writing comes after our own mapping, which stays: no other writable one is possible, for root neither.
-  if (at == MAP_FAILED || ::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
+  if (at == MAP_FAILED ||
+      ::fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL) != 0) {
     log::error("exposure", "no memory for slots: {}; raise `ulimit -n` or the memory limit", std::strerror(errno));
     if (at != MAP_FAILED) ::munmap(at, bytes);
     return nullptr;
   }
-  return std::shared_ptr<SlotBlock>(new SlotBlock(std::make_shared<Memory>(std::move(memfd), static_cast<std::byte*>(at))));
+  return std::shared_ptr<SlotBlock>(
+      new SlotBlock(std::make_shared<Memory>(std::move(memfd), static_cast<std::byte*>(at))));
 }
 
 SlotBlock::SlotBlock(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}
@@ -67,7 +69,8 @@ rdma::Result<rdma::RemoteSpan> SlotBlock::remote(const std::shared_ptr<rdma::Dom
     found = regions_.emplace(domain.get(), InDomain{domain, std::move(*region)}).first;
   }
   const auto index = static_cast<std::uint32_t>(partition % onesided::slots_per_block);
-  return *found->second.region.remote().sub(index * static_cast<std::uint32_t>(onesided::slot_bytes), onesided::slot_bytes);
+  return *found->second.region.remote().sub(index * static_cast<std::uint32_t>(onesided::slot_bytes),
+                                            onesided::slot_bytes);
 }
 
 void SlotBlock::drop(const rdma::Domain* domain) {

@@ -12,8 +12,8 @@
 
 namespace ciuic::broker {
 
-/// The slots of up to 1024 partitions of one topic: a memfd that nobody but this mapping can ever write (sealed), exposed
-/// once a domain. Stop 4 of docs/tour.md is its writer. Any thread.
+/// The slots of up to 1024 partitions of one topic: a memfd that nobody but this mapping can ever write (sealed),
+/// exposed once a domain. Stop 4 of docs/tour.md is its writer. Any thread.
 class SlotBlock {
  public:
   static constexpr std::size_t bytes = onesided::slots_per_block * onesided::slot_bytes;
@@ -26,7 +26,8 @@ class SlotBlock {
 
   [[nodiscard]] MutableBytes slot(std::int32_t partition);
   /// Where a peer of `domain` reads that slot.
-  [[nodiscard]] rdma::Result<rdma::RemoteSpan> remote(const std::shared_ptr<rdma::Domain>& domain, std::int32_t partition);
+  [[nodiscard]] rdma::Result<rdma::RemoteSpan> remote(const std::shared_ptr<rdma::Domain>& domain,
+                                                      std::int32_t partition);
   void drop(const rdma::Domain* domain);
 
  private:

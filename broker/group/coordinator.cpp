@@ -18,7 +18,8 @@ namespace {
 template <class T>
 class Gather {
  public:
-  Gather(std::size_t parts, std::function<void(std::vector<T>)> done) : parts_(parts), left_(parts), done_(std::move(done)) {}
+  Gather(std::size_t parts, std::function<void(std::vector<T>)> done)
+      : parts_(parts), left_(parts), done_(std::move(done)) {}
   void put(std::size_t at, T part) {
     {
       const std::lock_guard lock(mutex_);
@@ -57,7 +58,8 @@ kafka::PartitionIndex GroupCoordinator::partition_for(std::string_view group_id,
     const std::size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
     if (length > group_id.size() - i) break;
     std::uint32_t point = length == 1 ? first : first & (0xFFU >> (length + 1));
-    for (std::size_t k = 1; k < length; ++k) point = (point << 6) | (static_cast<std::uint8_t>(group_id[i + k]) & 0x3FU);
+    for (std::size_t k = 1; k < length; ++k)
+      point = (point << 6) | (static_cast<std::uint8_t>(group_id[i + k]) & 0x3FU);
     i += length;
     if (point < 0x10000) {
       add(point);
@@ -96,7 +98,8 @@ void GroupCoordinator::image_changed(const MetadataPointer& image, const FindPar
       if (shards_.count(i) != 0) continue;
       auto partition = find(topic_id_, kafka::PartitionIndex(i));
       if (!partition) continue;
-      auto shard = std::make_shared<GroupShard>(i, std::make_shared<PartitionGroupLog>(std::move(partition), clock_), settings_, clock_);
+      auto shard = std::make_shared<GroupShard>(i, std::make_shared<PartitionGroupLog>(std::move(partition), clock_),
+                                                settings_, clock_);
       shards_.emplace(i, shard);
       come.push_back(std::move(shard));
     }
@@ -149,14 +152,16 @@ void GroupCoordinator::route(std::string_view group_id, Run run) {
 
 // --- Requests ---
 
-void GroupCoordinator::join(GroupCaller caller, kafka::JoinGroupRequest request, Callback<kafka::JoinGroupResponse> answer) {
+void GroupCoordinator::join(GroupCaller caller, kafka::JoinGroupRequest request,
+                            Callback<kafka::JoinGroupResponse> answer) {
   if (request.group_id.empty()) {
     auto refused = failed<kafka::JoinGroupResponse>(ErrorCode::invalid_group_id);
     refused.member_id = request.member_id;
     return answer(std::move(refused));
   }
   const auto group_id = request.group_id;
-  route(group_id, [caller = std::move(caller), request = std::move(request), answer = std::move(answer)](GroupShard* shard, ErrorCode error) mutable {
+  route(group_id, [caller = std::move(caller), request = std::move(request), answer = std::move(answer)](
+                      GroupShard* shard, ErrorCode error) mutable {
     if (error == ErrorCode::none) return shard->join(caller, std::move(request), std::move(answer));
     auto refused = failed<kafka::JoinGroupResponse>(error);
     refused.member_id = request.member_id;
@@ -167,11 +172,13 @@ void GroupCoordinator::join(GroupCaller caller, kafka::JoinGroupRequest request,
 void GroupCoordinator::sync(GroupCaller, kafka::SyncGroupRequest request, Callback<kafka::SyncGroupResponse> answer) {
   if (request.group_id.empty()) return answer(failed<kafka::SyncGroupResponse>(ErrorCode::invalid_group_id));
   const auto group_id = request.group_id;
-  route(group_id, [request = std::move(request), answer = std::move(answer)](GroupShard* shard, ErrorCode error) mutable {
-    if (error == ErrorCode::none) return shard->sync(std::move(request), std::move(answer));
-    // A rebalance that a restart interrupted begins anew: Apache's clients rejoin on this, and spin on "loading".
-    answer(failed<kafka::SyncGroupResponse>(error == ErrorCode::coordinator_load_in_progress ? ErrorCode::rebalance_in_progress : error));
-  });
+  route(group_id,
+        [request = std::move(request), answer = std::move(answer)](GroupShard* shard, ErrorCode error) mutable {
+          if (error == ErrorCode::none) return shard->sync(std::move(request), std::move(answer));
+          // A rebalance that a restart interrupted begins anew: Apache's clients rejoin on this, and spin on "loading".
+          answer(failed<kafka::SyncGroupResponse>(
+              error == ErrorCode::coordinator_load_in_progress ? ErrorCode::rebalance_in_progress : error));
+        });
 }
 
 void GroupCoordinator::heartbeat(kafka::HeartbeatRequest request, Callback<kafka::HeartbeatResponse> answer) {
@@ -180,7 +187,8 @@ void GroupCoordinator::heartbeat(kafka::HeartbeatRequest request, Callback<kafka
   route(group_id, [request = std::move(request), answer = std::move(answer)](GroupShard* shard, ErrorCode error) {
     if (error == ErrorCode::none) return answer(shard->heartbeat(request));
     // While loading nobody's session runs: all is well, as Apache answers too.
-    answer(failed<kafka::HeartbeatResponse>(error == ErrorCode::coordinator_load_in_progress ? ErrorCode::none : error));
+    answer(
+        failed<kafka::HeartbeatResponse>(error == ErrorCode::coordinator_load_in_progress ? ErrorCode::none : error));
   });
 }
 
@@ -192,9 +200,11 @@ void GroupCoordinator::leave(kafka::LeaveGroupRequest request, Callback<kafka::L
   });
 }
 
-void GroupCoordinator::commit(GroupCaller caller, kafka::OffsetCommitRequest request, Callback<kafka::OffsetCommitResponse> answer) {
+void GroupCoordinator::commit(GroupCaller caller, kafka::OffsetCommitRequest request,
+                              Callback<kafka::OffsetCommitResponse> answer) {
   const auto group_id = request.group_id;
-  route(group_id, [caller = std::move(caller), request = std::move(request), answer = std::move(answer)](GroupShard* shard, ErrorCode error) mutable {
+  route(group_id, [caller = std::move(caller), request = std::move(request), answer = std::move(answer)](
+                      GroupShard* shard, ErrorCode error) mutable {
     if (error == ErrorCode::none) return shard->commit(caller, std::move(request), std::move(answer));
     kafka::OffsetCommitResponse refused;
     for (const auto& topic : request.topics) {
@@ -210,12 +220,13 @@ void GroupCoordinator::commit(GroupCaller caller, kafka::OffsetCommitRequest req
 void GroupCoordinator::fetch(kafka::OffsetFetchRequest::OffsetFetchRequestGroup request, bool require_stable,
                              Callback<kafka::OffsetFetchResponse::OffsetFetchResponseGroup> answer) {
   const auto group_id = request.group_id;
-  route(group_id, [request = std::move(request), require_stable, answer = std::move(answer)](GroupShard* shard, ErrorCode error) {
-    if (error == ErrorCode::none) return answer(shard->fetch(request, require_stable));
-    auto refused = failed<kafka::OffsetFetchResponse::OffsetFetchResponseGroup>(error);
-    refused.group_id = request.group_id;
-    answer(std::move(refused));
-  });
+  route(group_id,
+        [request = std::move(request), require_stable, answer = std::move(answer)](GroupShard* shard, ErrorCode error) {
+          if (error == ErrorCode::none) return answer(shard->fetch(request, require_stable));
+          auto refused = failed<kafka::OffsetFetchResponse::OffsetFetchResponseGroup>(error);
+          refused.group_id = request.group_id;
+          answer(std::move(refused));
+        });
 }
 
 void GroupCoordinator::describe(std::int16_t version, std::vector<std::string> groups,
@@ -251,14 +262,16 @@ void GroupCoordinator::list(kafka::ListGroupsRequest request, Callback<kafka::Li
     all[i]->executor().post([gather, i, shard = all[i], shared] {
       kafka::ListGroupsResponse part;
       part.error_code = shard->unavailable();
-      if (part.error_code == ErrorCode::not_coordinator) part.error_code = ErrorCode::none;  // it went away: nothing to list
+      if (part.error_code == ErrorCode::not_coordinator)
+        part.error_code = ErrorCode::none;  // it went away: nothing to list
       shard->list(*shared, part.groups);
       gather->put(i, std::move(part));
     });
   }
 }
 
-void GroupCoordinator::remove(std::vector<std::string> groups, Callback<std::vector<kafka::DeleteGroupsResponse::DeletableGroupResult>> answer) {
+void GroupCoordinator::remove(std::vector<std::string> groups,
+                              Callback<std::vector<kafka::DeleteGroupsResponse::DeletableGroupResult>> answer) {
   using Result = kafka::DeleteGroupsResponse::DeletableGroupResult;
   if (groups.empty()) return answer({});
   auto gather = std::make_shared<Gather<Result>>(groups.size(), std::move(answer));
@@ -271,13 +284,15 @@ void GroupCoordinator::remove(std::vector<std::string> groups, Callback<std::vec
   }
 }
 
-void GroupCoordinator::remove_offsets(kafka::OffsetDeleteRequest request, Callback<kafka::OffsetDeleteResponse> answer) {
+void GroupCoordinator::remove_offsets(kafka::OffsetDeleteRequest request,
+                                      Callback<kafka::OffsetDeleteResponse> answer) {
   if (request.group_id.empty()) return answer(failed<kafka::OffsetDeleteResponse>(ErrorCode::invalid_group_id));
   const auto group_id = request.group_id;
-  route(group_id, [request = std::move(request), answer = std::move(answer)](GroupShard* shard, ErrorCode error) mutable {
-    if (error == ErrorCode::none) return shard->remove_offsets(std::move(request), std::move(answer));
-    answer(failed<kafka::OffsetDeleteResponse>(error));
-  });
+  route(group_id,
+        [request = std::move(request), answer = std::move(answer)](GroupShard* shard, ErrorCode error) mutable {
+          if (error == ErrorCode::none) return shard->remove_offsets(std::move(request), std::move(answer));
+          answer(failed<kafka::OffsetDeleteResponse>(error));
+        });
 }
 
 }  // namespace ciuic::broker

@@ -73,7 +73,8 @@ class GroupCoordinator {
   void join(GroupCaller caller, kafka::JoinGroupRequest request, Callback<kafka::JoinGroupResponse> answer);
   void sync(GroupCaller caller, kafka::SyncGroupRequest request, Callback<kafka::SyncGroupResponse> answer);
   void heartbeat(kafka::HeartbeatRequest request, Callback<kafka::HeartbeatResponse> answer);
-  /// Takes `members` whatever the version was; up to v2 the caller moves member_id there and the answer's first error up.
+  /// Takes `members` whatever the version was; up to v2 the caller moves member_id there and the answer's first error
+  /// up.
   void leave(kafka::LeaveGroupRequest request, Callback<kafka::LeaveGroupResponse> answer);
   /// By topic name; topic ids are kept where they are set.
   void commit(GroupCaller caller, kafka::OffsetCommitRequest request, Callback<kafka::OffsetCommitResponse> answer);
@@ -84,7 +85,8 @@ class GroupCoordinator {
   void describe(std::int16_t version, std::vector<std::string> groups,
                 Callback<std::vector<kafka::DescribeGroupsResponse::DescribedGroup>> answer);
   void list(kafka::ListGroupsRequest request, Callback<kafka::ListGroupsResponse> answer);
-  void remove(std::vector<std::string> groups, Callback<std::vector<kafka::DeleteGroupsResponse::DeletableGroupResult>> answer);
+  void remove(std::vector<std::string> groups,
+              Callback<std::vector<kafka::DeleteGroupsResponse::DeletableGroupResult>> answer);
   void remove_offsets(kafka::OffsetDeleteRequest request, Callback<kafka::OffsetDeleteResponse> answer);
 
  private:

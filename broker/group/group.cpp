@@ -1,4 +1,5 @@
-// A classic group's members and what they agree on. Not here: time, the log, answers to whole requests (group_shard_*.cpp).
+// A classic group's members and what they agree on. Not here: time, the log, answers to whole requests
+// (group_shard_*.cpp).
 #include "broker/group/group.h"
 
 #include <algorithm>
@@ -102,7 +103,8 @@ void Group::rejoin(GroupMember& member, std::vector<MemberProtocol> protocols, s
   if (member.awaits_join()) ++awaiting_join_;
 }
 
-GroupMember& Group::replace_static(const std::string& instance_id, const std::string& old_id, const std::string& new_id) {
+GroupMember& Group::replace_static(const std::string& instance_id, const std::string& old_id,
+                                   const std::string& new_id) {
   const auto found = order_.find(old_id);
   const auto order = found->second;
   auto& member = members_.find(order)->second;

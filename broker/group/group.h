@@ -126,7 +126,7 @@ class Group {
   std::map<std::uint64_t, GroupMember> members_;  // by order of arrival
   std::unordered_map<std::string, std::uint64_t> order_;
   std::uint64_t next_order_ = 0;
-  std::unordered_map<std::string, std::string> static_;  // instance id -> member id
+  std::unordered_map<std::string, std::string> static_;    // instance id -> member id
   std::unordered_map<std::string, std::size_t> speakers_;  // protocol -> members that offer it
   std::unordered_set<std::string> pending_;
   std::unordered_set<std::string> pending_sync_;

@@ -60,7 +60,8 @@ void PartitionGroupLog::append(std::vector<CoordinatorRecord> records, std::func
   for (const auto& batch : batches) {
     partition_->append(batch, options, [appending](const ResultOf<AppendResult, AppendError>& result) {
       if (result.has_error() && !result.error().error.text.empty()) {
-        log::warn("group", "append refused code={} reason=\"{}\"", kafka::name(result.error().error.code), result.error().error.text);
+        log::warn("group", "append refused code={} reason=\"{}\"", kafka::name(result.error().error.code),
+                  result.error().error.text);
       }
       appending->ended(result ? kafka::ErrorCode::none : result.error().error.code);
     });
@@ -91,7 +92,8 @@ struct PartitionGroupLog::Reading {
             replay->transaction_ended(batch->producer_id(), *type == kafka::ControlType::commit);
           }
         } else if (record->key) {
-          replay->record(*record->key, record->value, batch->transactional() ? std::optional(batch->producer_id()) : std::nullopt);
+          replay->record(*record->key, record->value,
+                         batch->transactional() ? std::optional(batch->producer_id()) : std::nullopt);
         }
       }
       if (reader->error() != nullptr) return false;
@@ -125,13 +127,15 @@ void PartitionGroupLog::read_on(const std::shared_ptr<Reading>& reading) {
   }
   const auto again = [self = shared_from_this(), reading] { self->read_on(reading); };
   if (!result->miss) {
-    if (reading->at == before) return reading->done(kafka::ErrorCode::none);  // nothing is left below the high watermark
+    if (reading->at == before)
+      return reading->done(kafka::ErrorCode::none);  // nothing is left below the high watermark
     return partition_->executor().post(again);
   }
   partition_->bring_in(*result->miss, read_bytes, MemoryFor::fetch,
                        [this, again, reading](const ResultOf<std::shared_ptr<Chunk>, kafka::Error>& chunk) {
                          if (chunk) return again();
-                         if (chunk.error().code != kafka::ErrorCode::throttling_quota_exceeded) return reading->done(chunk.error().code);
+                         if (chunk.error().code != kafka::ErrorCode::throttling_quota_exceeded)
+                           return reading->done(chunk.error().code);
                          partition_->executor().post_at(clock_.now() + Milliseconds(50), again);  // no memory just now
                        });
 }

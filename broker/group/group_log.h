@@ -40,7 +40,8 @@ class GroupLog {
 /// Over a real partition. Many records are cut into several batches below max.message.bytes.
 class PartitionGroupLog final : public GroupLog, public std::enable_shared_from_this<PartitionGroupLog> {
  public:
-  PartitionGroupLog(std::shared_ptr<Partition> partition, const Clock& clock) : partition_(std::move(partition)), clock_(clock) {}
+  PartitionGroupLog(std::shared_ptr<Partition> partition, const Clock& clock)
+      : partition_(std::move(partition)), clock_(clock) {}
   Executor& executor() override { return partition_->executor(); }
   void append(std::vector<CoordinatorRecord> records, std::function<void(kafka::ErrorCode)> done) override;
   void replay(std::shared_ptr<GroupReplay> replay, std::function<void(kafka::ErrorCode)> done) override;

@@ -1,4 +1,5 @@
-// Committed offsets of one group. Not here: when they expire (group_shard_upkeep.cpp), how they are written (group_records.cpp).
+// Committed offsets of one group. Not here: when they expire (group_shard_upkeep.cpp), how they are written
+// (group_records.cpp).
 #include "broker/group/group_offsets.h"
 
 #include <algorithm>

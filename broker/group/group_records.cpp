@@ -50,7 +50,8 @@ std::optional<M> read_value(Bytes bytes) {
 
 }  // namespace
 
-CoordinatorRecord offset_record(const std::string& group, const kafka::TopicPartition& at, const CommittedOffset& offset) {
+CoordinatorRecord offset_record(const std::string& group, const kafka::TopicPartition& at,
+                                const CommittedOffset& offset) {
   kafka::OffsetCommitValue value;
   value.offset = offset.offset.value;
   value.leader_epoch = offset.leader_epoch.value;
@@ -79,7 +80,8 @@ std::optional<std::variant<OffsetRead, GroupRead, OtherRead>> read_record(Bytes 
   if (type == kafka::OffsetCommitKey::api_key || type == legacy_offset_key) {
     auto parsed = kafka::decode<kafka::OffsetCommitKey>(in.rest(), 0);
     if (!parsed) return std::nullopt;
-    OffsetRead out{std::move(parsed->group), {std::move(parsed->topic), kafka::PartitionIndex(parsed->partition)}, std::nullopt};
+    OffsetRead out{
+        std::move(parsed->group), {std::move(parsed->topic), kafka::PartitionIndex(parsed->partition)}, std::nullopt};
     if (!value) return out;
     auto stored = read_value<kafka::OffsetCommitValue>(*value);
     if (!stored) return std::nullopt;

@@ -11,7 +11,8 @@
 /// the value with its version. Versions written are Apache 4.x's: group 3, offset 3, or 1 with a retention of its own.
 namespace ciuic::broker {
 
-[[nodiscard]] CoordinatorRecord offset_record(const std::string& group, const kafka::TopicPartition& at, const CommittedOffset& offset);
+[[nodiscard]] CoordinatorRecord offset_record(const std::string& group, const kafka::TopicPartition& at,
+                                              const CommittedOffset& offset);
 [[nodiscard]] CoordinatorRecord offset_tombstone(const std::string& group, const kafka::TopicPartition& at);
 [[nodiscard]] CoordinatorRecord group_record(const std::string& group, const kafka::GroupMetadataValue& value);
 [[nodiscard]] CoordinatorRecord group_tombstone(const std::string& group);
@@ -29,6 +30,7 @@ struct GroupRead {
 /// Of a type that classic groups do not have (KIP-848, share groups, or of a later Kafka).
 struct OtherRead {};
 /// Nothing: the bytes are no record of this log.
-[[nodiscard]] std::optional<std::variant<OffsetRead, GroupRead, OtherRead>> read_record(Bytes key, std::optional<Bytes> value);
+[[nodiscard]] std::optional<std::variant<OffsetRead, GroupRead, OtherRead>> read_record(Bytes key,
+                                                                                        std::optional<Bytes> value);
 
 }  // namespace ciuic::broker

@@ -13,21 +13,27 @@ using kafka::ErrorCode;
 
 ErrorCode append_error(ErrorCode code) {
   switch (code) {
-    case ErrorCode::none: return ErrorCode::none;
+    case ErrorCode::none:
+      return ErrorCode::none;
     case ErrorCode::unknown_topic_or_partition:
     case ErrorCode::not_enough_replicas:
     case ErrorCode::not_enough_replicas_after_append:
-    case ErrorCode::request_timed_out: return ErrorCode::coordinator_not_available;
+    case ErrorCode::request_timed_out:
+      return ErrorCode::coordinator_not_available;
     case ErrorCode::not_leader_or_follower:
-    case ErrorCode::kafka_storage_error: return ErrorCode::not_coordinator;
+    case ErrorCode::kafka_storage_error:
+      return ErrorCode::not_coordinator;
     case ErrorCode::message_too_large:
     case ErrorCode::record_list_too_large:
-    case ErrorCode::invalid_fetch_size: return ErrorCode::unknown_server_error;
-    default: return code;
+    case ErrorCode::invalid_fetch_size:
+      return ErrorCode::unknown_server_error;
+    default:
+      return code;
   }
 }
 
-GroupShard::GroupShard(std::int32_t index, std::shared_ptr<GroupLog> log, const GroupSettings& settings, const Clock& clock)
+GroupShard::GroupShard(std::int32_t index, std::shared_ptr<GroupLog> log, const GroupSettings& settings,
+                       const Clock& clock)
     : index_(index), log_(std::move(log)), settings_(settings), clock_(clock) {}
 
 void GroupShard::at(Milliseconds from_now, std::function<void(GroupShard&)> then) {
@@ -62,13 +68,15 @@ void GroupShard::load() {
         continue;
       }
       group->each_member([&](GroupMember& member) { self->touch(group, member); });
-      if (group->size() > static_cast<std::size_t>(self->settings_.size_max)) self->rebalance_or_complete(group, "over group.max.size");
+      if (group->size() > static_cast<std::size_t>(self->settings_.size_max))
+        self->rebalance_or_complete(group, "over group.max.size");
     }
     if (!self->groups_.empty()) {
       log::info("group", "groups loaded partition={} groups={} ms={}", self->index_, self->groups_.size(),
                 std::chrono::duration_cast<Milliseconds>(self->clock_.now() - began).count());
     }
-    self->at(Milliseconds(self->settings_.offsets_retention_check_interval_ms), [](GroupShard& shard) { shard.expire_offsets(); });
+    self->at(Milliseconds(self->settings_.offsets_retention_check_interval_ms),
+             [](GroupShard& shard) { shard.expire_offsets(); });
   });
 }
 
@@ -115,9 +123,12 @@ void GroupShard::unload() {
 
 ErrorCode GroupShard::unavailable() const {
   switch (status_) {
-    case Status::loading: return ErrorCode::coordinator_load_in_progress;
-    case Status::gone: return ErrorCode::not_coordinator;
-    case Status::active: break;
+    case Status::loading:
+      return ErrorCode::coordinator_load_in_progress;
+    case Status::gone:
+      return ErrorCode::not_coordinator;
+    case Status::active:
+      break;
   }
   return ErrorCode::none;
 }
@@ -149,9 +160,10 @@ void GroupShard::touch(const GroupPointer& group, GroupMember& member, Milliseco
 void GroupShard::arm(const GroupPointer& group, GroupMember& member) {
   member.timer_armed = true;
   member.timer_at = member.deadline;
-  executor().post_at(member.deadline, [weak = weak_from_this(), group_id = group->id(), id = member.id, timer = ++member.timer] {
-    if (const auto self = weak.lock()) self->session_timer(group_id, id, timer);
-  });
+  executor().post_at(member.deadline,
+                     [weak = weak_from_this(), group_id = group->id(), id = member.id, timer = ++member.timer] {
+                       if (const auto self = weak.lock()) self->session_timer(group_id, id, timer);
+                     });
 }
 
 void GroupShard::session_timer(const std::string& group_id, const std::string& member_id, std::uint64_t timer) {

@@ -39,7 +39,8 @@ class GroupShard final : public GroupReplay, public std::enable_shared_from_this
   void sync(kafka::SyncGroupRequest request, SyncAnswer answer);
   [[nodiscard]] kafka::HeartbeatResponse heartbeat(const kafka::HeartbeatRequest& request);
   [[nodiscard]] kafka::LeaveGroupResponse leave(const kafka::LeaveGroupRequest& request);
-  void commit(const GroupCaller& caller, kafka::OffsetCommitRequest request, Callback<kafka::OffsetCommitResponse> answer);
+  void commit(const GroupCaller& caller, kafka::OffsetCommitRequest request,
+              Callback<kafka::OffsetCommitResponse> answer);
   [[nodiscard]] FetchedGroup fetch(const FetchGroup& request, bool require_stable);
   [[nodiscard]] DescribedGroup describe(std::int16_t version, const std::string& group_id);
   void list(const kafka::ListGroupsRequest& request, std::vector<kafka::ListGroupsResponse::ListedGroup>& into) const;
@@ -90,16 +91,20 @@ class GroupShard final : public GroupReplay, public std::enable_shared_from_this
   void synced(const GroupPointer& group, const std::string& member_id);
   void expire_pending_sync(const GroupPointer& group, std::int32_t generation);
   // sessions, in group_shard.cpp
-  void touch(const GroupPointer& group, GroupMember& member) { touch(group, member, Milliseconds(member.session_timeout_ms)); }
+  void touch(const GroupPointer& group, GroupMember& member) {
+    touch(group, member, Milliseconds(member.session_timeout_ms));
+  }
   void touch(const GroupPointer& group, GroupMember& member, Milliseconds timeout);
   void arm(const GroupPointer& group, GroupMember& member);
   void session_timer(const std::string& group_id, const std::string& member_id, std::uint64_t timer);
   void remove_member(const GroupPointer& group, const std::string& member_id, std::string_view why);
   // group_shard_offsets.cpp
-  [[nodiscard]] kafka::ErrorCode check_commit(const GroupCaller& caller, const kafka::OffsetCommitRequest& request, GroupPointer& group);
+  [[nodiscard]] kafka::ErrorCode check_commit(const GroupCaller& caller, const kafka::OffsetCommitRequest& request,
+                                              GroupPointer& group);
   void store_tombstones(const GroupPointer& group, std::vector<kafka::TopicPartition> gone, bool with_group,
                         std::function<void(kafka::ErrorCode)> done);
-  [[nodiscard]] bool expired(const Group& group, const kafka::TopicPartition& at, const CommittedOffset& offset, std::int64_t now_ms) const;
+  [[nodiscard]] bool expired(const Group& group, const kafka::TopicPartition& at, const CommittedOffset& offset,
+                             std::int64_t now_ms) const;
 
   std::int32_t index_;
   std::shared_ptr<GroupLog> log_;

@@ -21,7 +21,8 @@ bool same_word(std::string_view a, std::string_view b) {
 
 /// An empty filter lets all pass.
 bool passes(const std::vector<std::string>& filter, std::string_view word) {
-  return filter.empty() || std::any_of(filter.begin(), filter.end(), [&](const std::string& each) { return same_word(each, word); });
+  return filter.empty() ||
+         std::any_of(filter.begin(), filter.end(), [&](const std::string& each) { return same_word(each, word); });
 }
 
 }  // namespace
@@ -56,7 +57,8 @@ GroupShard::DescribedGroup GroupShard::describe(std::int16_t version, const std:
   return response;
 }
 
-void GroupShard::list(const kafka::ListGroupsRequest& request, std::vector<kafka::ListGroupsResponse::ListedGroup>& into) const {
+void GroupShard::list(const kafka::ListGroupsRequest& request,
+                      std::vector<kafka::ListGroupsResponse::ListedGroup>& into) const {
   if (!passes(request.types_filter, "classic")) return;
   for (const auto& [id, group] : groups_) {
     if (!passes(request.states_filter, name(group->state()))) continue;
@@ -72,7 +74,8 @@ void GroupShard::remove(const std::string& group_id, Callback<ErrorCode> answer)
   const auto group = find(group_id);
   if (!group) return answer(ErrorCode::group_id_not_found);
   if (!group->is(GroupState::empty)) return answer(ErrorCode::non_empty_group);
-  store_tombstones(group, group->offsets.all(), true, [answer = std::move(answer)](ErrorCode error) { answer(append_error(error)); });
+  store_tombstones(group, group->offsets.all(), true,
+                   [answer = std::move(answer)](ErrorCode error) { answer(append_error(error)); });
 }
 
 }  // namespace ciuic::broker

@@ -12,8 +12,8 @@ using kafka::ErrorCode;
 
 namespace {
 
-constexpr std::int16_t needs_known_member_id = 4;   // KIP-394
-constexpr std::int16_t knows_skip_assignment = 9;   // KIP-814
+constexpr std::int16_t needs_known_member_id = 4;  // KIP-394
+constexpr std::int16_t knows_skip_assignment = 9;  // KIP-814
 
 /// RFC 4122 text of a random id, as Java's UUID prints it.
 std::string random_suffix() {
@@ -34,7 +34,8 @@ bool same(const std::vector<MemberProtocol>& a, const std::vector<MemberProtocol
 }  // namespace
 
 void GroupShard::join(const GroupCaller& caller, kafka::JoinGroupRequest request, JoinAnswer answer) {
-  if (request.session_timeout_ms < settings_.session_timeout_min_ms || request.session_timeout_ms > settings_.session_timeout_max_ms) {
+  if (request.session_timeout_ms < settings_.session_timeout_min_ms ||
+      request.session_timeout_ms > settings_.session_timeout_max_ms) {
     return answer(join_error(request.member_id, ErrorCode::invalid_session_timeout));
   }
   if (caller.version == 0) request.rebalance_timeout_ms = request.session_timeout_ms;
@@ -59,11 +60,14 @@ bool GroupShard::has_room_for(const Group& group, const std::string& member_id) 
   const auto* member = group.member(member_id);
   switch (group.state()) {
     case GroupState::empty:
-    case GroupState::dead: return true;
+    case GroupState::dead:
+      return true;
     // The limit may have been lowered: who is last to come back is left out.
-    case GroupState::preparing_rebalance: return (member != nullptr && member->awaits_join()) || group.awaiting_join() < limit;
+    case GroupState::preparing_rebalance:
+      return (member != nullptr && member->awaits_join()) || group.awaiting_join() < limit;
     case GroupState::completing_rebalance:
-    case GroupState::stable: return member != nullptr || group.size() < limit;
+    case GroupState::stable:
+      return member != nullptr || group.size() < limit;
   }
   return false;
 }
@@ -96,7 +100,8 @@ void GroupShard::join_again(const GroupPointer& group, JoinCall call) {
   auto& member = *group->member(id);
   const bool unchanged = same(member.protocols, call.request.protocols);
   switch (group->state()) {
-    case GroupState::preparing_rebalance: return update_member(group, member, std::move(call));
+    case GroupState::preparing_rebalance:
+      return update_member(group, member, std::move(call));
     case GroupState::completing_rebalance:
       // It may have missed its answer: the same once more. Otherwise all begin again.
       if (!unchanged) return update_member(group, member, std::move(call));
@@ -106,13 +111,15 @@ void GroupShard::join_again(const GroupPointer& group, JoinCall call) {
       if (!unchanged || group->is_leader(id)) return update_member(group, member, std::move(call));
       return call.answer(group->generation_for(member, false));
     case GroupState::empty:
-    case GroupState::dead: break;
+    case GroupState::dead:
+      break;
   }
   call.answer(join_error(id, ErrorCode::unknown_member_id));
 }
 
 void GroupShard::add_member(const GroupPointer& group, JoinCall call, std::string member_id) {
-  if (group->is(GroupState::preparing_rebalance) && group->previous_state() == GroupState::empty) group->new_member_added = true;
+  if (group->is(GroupState::preparing_rebalance) && group->previous_state() == GroupState::empty)
+    group->new_member_added = true;
   GroupMember member;
   member.id = std::move(member_id);
   member.instance_id = call.request.group_instance_id;
@@ -130,18 +137,19 @@ void GroupShard::add_member(const GroupPointer& group, JoinCall call, std::strin
 }
 
 void GroupShard::update_member(const GroupPointer& group, GroupMember& member, JoinCall call) {
-  group->rejoin(member, std::move(call.request.protocols), call.request.rebalance_timeout_ms, call.request.session_timeout_ms,
-                std::move(call.answer));
+  group->rejoin(member, std::move(call.request.protocols), call.request.rebalance_timeout_ms,
+                call.request.session_timeout_ms, std::move(call.answer));
   rebalance_or_complete(group, "a member joins again");
 }
 
-void GroupShard::return_static(const GroupPointer& group, JoinCall call, const std::string& old_id, const std::string& new_id) {
+void GroupShard::return_static(const GroupPointer& group, JoinCall call, const std::string& old_id,
+                               const std::string& new_id) {
   const auto former_leader = group->leader().value_or("");
   auto& member = group->replace_static(*call.request.group_instance_id, old_id, new_id);
   member.client_id = call.caller.client_id;
   member.client_host = call.caller.client_host;
-  group->rejoin(member, std::move(call.request.protocols), call.request.rebalance_timeout_ms, call.request.session_timeout_ms,
-                std::move(call.answer));
+  group->rejoin(member, std::move(call.request.protocols), call.request.rebalance_timeout_ms,
+                call.request.session_timeout_ms, std::move(call.answer));
   touch(group, member);
   log::info("group", "static member is back group={} instance={} member={}", group->id(), *member.instance_id, new_id);
   switch (group->state()) {
@@ -156,16 +164,21 @@ void GroupShard::return_static(const GroupPointer& group, JoinCall call, const s
         return;
       }
       return rebalance_or_complete(group, "a static member wants another protocol");
-    case GroupState::completing_rebalance: return prepare_rebalance(group, "a static member came back before the assignment");
-    default: return maybe_complete_join(group);
+    case GroupState::completing_rebalance:
+      return prepare_rebalance(group, "a static member came back before the assignment");
+    default:
+      return maybe_complete_join(group);
   }
 }
 
-void GroupShard::static_stored(const GroupPointer& group, const std::string& member_id, const std::string& former_leader,
-                               std::int32_t generation, std::int16_t version, ErrorCode error) {
+void GroupShard::static_stored(const GroupPointer& group, const std::string& member_id,
+                               const std::string& former_leader, std::int32_t generation, std::int16_t version,
+                               ErrorCode error) {
   auto* const member = group->member(member_id);
   // A rebalance that began meanwhile answers it, and one that came after it has fenced it.
-  if (member == nullptr || !member->awaits_join() || !group->is(GroupState::stable) || group->generation() != generation) return;
+  if (member == nullptr || !member->awaits_join() || !group->is(GroupState::stable) ||
+      group->generation() != generation)
+    return;
   if (error != ErrorCode::none) {
     auto failed = group->generation_for(*member, false);
     failed.member_id.clear();
@@ -195,7 +208,8 @@ void GroupShard::prepare_rebalance(const GroupPointer& group, std::string_view w
   ++group->sync_timer;
   const bool first = group->is(GroupState::empty);
   group->on(GroupEvent::rebalance_wanted, clock_.wall_ms());
-  log::info("group", "rebalance group={} generation={} members={} reason=\"{}\"", group->id(), group->generation(), group->size(), why);
+  log::info("group", "rebalance group={} generation={} members={} reason=\"{}\"", group->id(), group->generation(),
+            group->size(), why);
   if (!first) {
     if (group->all_joined()) return complete_join(group);
     return schedule_join_end(group, Milliseconds(std::max(group->rebalance_timeout_ms(), 0)));
@@ -223,7 +237,8 @@ void GroupShard::schedule_join_end(const GroupPointer& group, Milliseconds from_
 }
 
 void GroupShard::maybe_complete_join(const GroupPointer& group) {
-  if (group->is(GroupState::preparing_rebalance) && group->previous_state() != GroupState::empty && group->all_joined()) complete_join(group);
+  if (group->is(GroupState::preparing_rebalance) && group->previous_state() != GroupState::empty && group->all_joined())
+    complete_join(group);
 }
 
 void GroupShard::complete_join(const GroupPointer& group) {
@@ -241,12 +256,13 @@ void GroupShard::complete_join(const GroupPointer& group) {
   if (group->is(GroupState::empty)) {
     log::info("group", "group is empty group={} generation={}", group->id(), group->generation());
     log_->append({group_record(group->id(), group->to_record(nullptr))}, [group](ErrorCode error) {
-      if (error != ErrorCode::none) log::warn("group", "empty group not stored group={} code={}", group->id(), kafka::name(error));
+      if (error != ErrorCode::none)
+        log::warn("group", "empty group not stored group={} code={}", group->id(), kafka::name(error));
     });
     return;
   }
-  log::info("group", "generation begins group={} generation={} members={} protocol={}", group->id(), group->generation(), group->size(),
-            group->protocol().value_or(""));
+  log::info("group", "generation begins group={} generation={} members={} protocol={}", group->id(),
+            group->generation(), group->size(), group->protocol().value_or(""));
   const auto generation = group->generation();
   std::vector<std::string> ids;
   group->each_member([&](GroupMember& member) { ids.push_back(member.id); });
@@ -257,9 +273,10 @@ void GroupShard::complete_join(const GroupPointer& group) {
     touch(group, *member);
     if (member->awaits_join()) group->answer_join(*member, group->generation_for(*member, group->is_leader(id)));
   }
-  at(Milliseconds(std::max(group->rebalance_timeout_ms(), 0)), [group, generation, timer = ++group->sync_timer](GroupShard& self) {
-    if (group->sync_timer == timer) self.expire_pending_sync(group, generation);
-  });
+  at(Milliseconds(std::max(group->rebalance_timeout_ms(), 0)),
+     [group, generation, timer = ++group->sync_timer](GroupShard& self) {
+       if (group->sync_timer == timer) self.expire_pending_sync(group, generation);
+     });
 }
 
 }  // namespace ciuic::broker

@@ -18,8 +18,10 @@ ErrorCode commit_error(ErrorCode code) {
   switch (code) {
     case ErrorCode::message_too_large:
     case ErrorCode::record_list_too_large:
-    case ErrorCode::invalid_fetch_size: return ErrorCode::invalid_commit_offset_size;
-    default: return append_error(code);
+    case ErrorCode::invalid_fetch_size:
+      return ErrorCode::invalid_commit_offset_size;
+    default:
+      return append_error(code);
   }
 }
 
@@ -39,12 +41,14 @@ kafka::OffsetCommitResponse commit_response(const kafka::OffsetCommitRequest& re
 
 }  // namespace
 
-ErrorCode GroupShard::check_commit(const GroupCaller& caller, const kafka::OffsetCommitRequest& request, GroupPointer& group) {
+ErrorCode GroupShard::check_commit(const GroupCaller& caller, const kafka::OffsetCommitRequest& request,
+                                   GroupPointer& group) {
   const auto generation = request.generation_id_or_member_epoch;
   group = find(request.group_id);
   if (!group) {
     // Without a generation it comes from a tool, or from a consumer that assigns itself: that makes a simple group.
-    if (generation >= 0) return caller.version >= knows_group_id_not_found ? ErrorCode::group_id_not_found : ErrorCode::illegal_generation;
+    if (generation >= 0)
+      return caller.version >= knows_group_id_not_found ? ErrorCode::group_id_not_found : ErrorCode::illegal_generation;
     group = find_or_make(request.group_id);
     return ErrorCode::none;
   }
@@ -53,14 +57,17 @@ ErrorCode GroupShard::check_commit(const GroupCaller& caller, const kafka::Offse
     // While the group has members only they may commit.
     return group->is(GroupState::empty) ? ErrorCode::none : ErrorCode::unknown_member_id;
   }
-  if (const auto wrong = group->check_member(request.member_id, request.group_instance_id); wrong != ErrorCode::none) return wrong;
+  if (const auto wrong = group->check_member(request.member_id, request.group_instance_id); wrong != ErrorCode::none)
+    return wrong;
   if (generation != group->generation()) return ErrorCode::illegal_generation;
   return group->is(GroupState::completing_rebalance) ? ErrorCode::rebalance_in_progress : ErrorCode::none;
 }
 
-void GroupShard::commit(const GroupCaller& caller, kafka::OffsetCommitRequest request, Callback<kafka::OffsetCommitResponse> answer) {
+void GroupShard::commit(const GroupCaller& caller, kafka::OffsetCommitRequest request,
+                        Callback<kafka::OffsetCommitResponse> answer) {
   GroupPointer group;
-  if (const auto wrong = check_commit(caller, request, group); wrong != ErrorCode::none) return answer(commit_response(request, wrong));
+  if (const auto wrong = check_commit(caller, request, group); wrong != ErrorCode::none)
+    return answer(commit_response(request, wrong));
   if (auto* const member = group->member(request.member_id)) touch(group, *member);
   struct Pending {
     kafka::OffsetCommitResponse response;
@@ -86,7 +93,8 @@ void GroupShard::commit(const GroupCaller& caller, kafka::OffsetCommitRequest re
       offset.metadata = std::move(metadata);
       offset.commit_ms = now;
       offset.topic_id = topic.topic_id;
-      if (request.retention_time_ms >= 0) offset.expire_ms = now + std::min(request.retention_time_ms, std::int64_t{1} << 50);
+      if (request.retention_time_ms >= 0)
+        offset.expire_ms = now + std::min(request.retention_time_ms, std::int64_t{1} << 50);
       kafka::TopicPartition at{topic.name, kafka::PartitionIndex(partition.partition_index)};
       records.push_back(offset_record(group->id(), at, offset));
       group->offsets.begin(at);
@@ -130,7 +138,8 @@ GroupShard::FetchedGroup GroupShard::fetch(const FetchGroup& request, bool requi
   if (!request.topics) {
     if (!group) return response;
     group->offsets.each([&](const kafka::TopicPartition& at, const CommittedOffset& offset) {
-      if (response.topics.empty() || response.topics.back().name != at.topic) response.topics.emplace_back().name = at.topic;
+      if (response.topics.empty() || response.topics.back().name != at.topic)
+        response.topics.emplace_back().name = at.topic;
       put(response.topics.back(), at, &offset);
     });
     return response;
@@ -158,7 +167,8 @@ void GroupShard::store_tombstones(const GroupPointer& group, std::vector<kafka::
     group->offsets.begin(at);
   }
   if (with_group) records.push_back(group_tombstone(group->id()));
-  log_->append(std::move(records), [self = shared_from_this(), group, gone = std::move(gone), with_group, done = std::move(done)](ErrorCode error) {
+  log_->append(std::move(records), [self = shared_from_this(), group, gone = std::move(gone), with_group,
+                                    done = std::move(done)](ErrorCode error) {
     for (const auto& at : gone) {
       if (error == ErrorCode::none) group->offsets.erase(at);
       group->offsets.end(at, std::nullopt);
@@ -187,7 +197,8 @@ void GroupShard::remove_offsets(kafka::OffsetDeleteRequest request, Callback<kaf
     const bool in_use = active && group->subscribed_to(topic.name);
     for (const auto& partition : topic.partitions) {
       const kafka::TopicPartition at{topic.name, kafka::PartitionIndex(partition.partition_index)};
-      out.partitions.push_back({partition.partition_index, in_use ? ErrorCode::group_subscribed_to_topic : ErrorCode::none});
+      out.partitions.push_back(
+          {partition.partition_index, in_use ? ErrorCode::group_subscribed_to_topic : ErrorCode::none});
       if (!in_use && (group->offsets.find(at) != nullptr || group->offsets.in_flight(at))) gone.push_back(at);
     }
   }
@@ -206,15 +217,19 @@ void GroupShard::forget_topics(const std::set<std::string>& topics) {
   if (status_ != Status::active) return;
   for (const auto& [id, group] : groups_) {
     auto gone = group->offsets.all();
-    gone.erase(std::remove_if(gone.begin(), gone.end(), [&](const kafka::TopicPartition& each) { return topics.count(each.topic) == 0; }), gone.end());
+    gone.erase(std::remove_if(gone.begin(), gone.end(),
+                              [&](const kafka::TopicPartition& each) { return topics.count(each.topic) == 0; }),
+               gone.end());
     if (gone.empty()) continue;
     store_tombstones(group, std::move(gone), false, [group_id = id](ErrorCode error) {
-      if (error != ErrorCode::none) log::warn("group", "offsets of deleted topics not removed group={} code={}", group_id, kafka::name(error));
+      if (error != ErrorCode::none)
+        log::warn("group", "offsets of deleted topics not removed group={} code={}", group_id, kafka::name(error));
     });
   }
 }
 
-bool GroupShard::expired(const Group& group, const kafka::TopicPartition& at, const CommittedOffset& offset, std::int64_t now_ms) const {
+bool GroupShard::expired(const Group& group, const kafka::TopicPartition& at, const CommittedOffset& offset,
+                         std::int64_t now_ms) const {
   auto since = offset.commit_ms;
   if (group.protocol_type()) {
     if (group.is(GroupState::empty)) {
@@ -237,15 +252,17 @@ void GroupShard::expire_offsets() {
     std::vector<kafka::TopicPartition> gone;
     std::size_t kept = 0;
     group->offsets.each([&](const kafka::TopicPartition& each, const CommittedOffset& offset) {
-      const bool over = expired(*group, each, offset, now) && !group->offsets.in_flight(each) && !group->offsets.unstable(each);
+      const bool over =
+          expired(*group, each, offset, now) && !group->offsets.in_flight(each) && !group->offsets.unstable(each);
       over ? gone.push_back(each) : static_cast<void>(++kept);
     });
-    const bool last = kept == 0 && group->is(GroupState::empty) && group->pending_count() == 0 && !group->offsets.any_pending() &&
-                      group->offsets.all().size() == gone.size();
+    const bool last = kept == 0 && group->is(GroupState::empty) && group->pending_count() == 0 &&
+                      !group->offsets.any_pending() && group->offsets.all().size() == gone.size();
     if (gone.empty() && !last) continue;
     offsets += gone.size();
     store_tombstones(group, std::move(gone), last, [group_id = group->id()](ErrorCode error) {
-      if (error != ErrorCode::none) log::warn("group", "expired offsets not removed group={} code={}", group_id, kafka::name(error));
+      if (error != ErrorCode::none)
+        log::warn("group", "expired offsets not removed group={} code={}", group_id, kafka::name(error));
     });
   }
   if (offsets != 0) log::info("group", "expired offsets removed partition={} offsets={}", index_, offsets);

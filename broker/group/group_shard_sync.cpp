@@ -11,7 +11,9 @@ using kafka::ErrorCode;
 
 namespace {
 
-bool contradicts(const std::optional<std::string>& said, const std::optional<std::string>& is) { return said && is && *said != *is; }
+bool contradicts(const std::optional<std::string>& said, const std::optional<std::string>& is) {
+  return said && is && *said != *is;
+}
 
 }  // namespace
 
@@ -22,14 +24,17 @@ void GroupShard::sync(kafka::SyncGroupRequest request, SyncAnswer answer) {
     return answer(sync_error(wrong));
   }
   if (request.generation_id != group->generation()) return answer(sync_error(ErrorCode::illegal_generation));
-  if (contradicts(request.protocol_type, group->protocol_type()) || contradicts(request.protocol_name, group->protocol())) {
+  if (contradicts(request.protocol_type, group->protocol_type()) ||
+      contradicts(request.protocol_name, group->protocol())) {
     return answer(sync_error(ErrorCode::inconsistent_group_protocol));
   }
   auto& member = *group->member(request.member_id);
   switch (group->state()) {
     case GroupState::empty:
-    case GroupState::dead: return answer(sync_error(ErrorCode::unknown_member_id));
-    case GroupState::preparing_rebalance: return answer(sync_error(ErrorCode::rebalance_in_progress));
+    case GroupState::dead:
+      return answer(sync_error(ErrorCode::unknown_member_id));
+    case GroupState::preparing_rebalance:
+      return answer(sync_error(ErrorCode::rebalance_in_progress));
     case GroupState::completing_rebalance:
       group->await_sync(member, std::move(answer));
       synced(group, request.member_id);
@@ -107,7 +112,8 @@ void GroupShard::expire_pending_sync(const GroupPointer& group, std::int32_t gen
 kafka::HeartbeatResponse GroupShard::heartbeat(const kafka::HeartbeatRequest& request) {
   kafka::HeartbeatResponse response;
   const auto group = find(request.group_id);
-  response.error_code = group ? group->check_member(request.member_id, request.group_instance_id) : ErrorCode::unknown_member_id;
+  response.error_code =
+      group ? group->check_member(request.member_id, request.group_instance_id) : ErrorCode::unknown_member_id;
   if (response.error_code != ErrorCode::none) return response;
   if (request.generation_id != group->generation()) {
     response.error_code = ErrorCode::illegal_generation;
@@ -115,14 +121,18 @@ kafka::HeartbeatResponse GroupShard::heartbeat(const kafka::HeartbeatRequest& re
   }
   switch (group->state()) {
     case GroupState::empty:
-    case GroupState::dead: response.error_code = ErrorCode::unknown_member_id; break;
+    case GroupState::dead:
+      response.error_code = ErrorCode::unknown_member_id;
+      break;
     case GroupState::preparing_rebalance:
       touch(group, *group->member(request.member_id));
       response.error_code = ErrorCode::rebalance_in_progress;
       break;
     // A member may send heartbeats from its JoinGroup answer on.
     case GroupState::completing_rebalance:
-    case GroupState::stable: touch(group, *group->member(request.member_id)); break;
+    case GroupState::stable:
+      touch(group, *group->member(request.member_id));
+      break;
   }
   return response;
 }
@@ -147,7 +157,8 @@ kafka::LeaveGroupResponse GroupShard::leave(const kafka::LeaveGroupRequest& requ
       result.error_code = group->check_member(id, who.group_instance_id);
     }
     if (result.error_code != ErrorCode::none) continue;
-    log::info("group", "member left group={} member={} reason=\"{}\"", group->id(), id, who.reason.value_or("not given"));
+    log::info("group", "member left group={} member={} reason=\"{}\"", group->id(), id,
+              who.reason.value_or("not given"));
     group->remove(id);
     anyone = true;
   }

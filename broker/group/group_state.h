@@ -47,7 +47,8 @@ inline constexpr std::array group_transitions{
 
 /// As DescribeGroups and ListGroups spell it.
 [[nodiscard]] constexpr std::string_view name(GroupState state) {
-  constexpr std::array<std::string_view, 5> names{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"};
+  constexpr std::array<std::string_view, 5> names{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable",
+                                                  "Dead"};
   return names[static_cast<std::size_t>(state)];
 }
 

@@ -84,10 +84,13 @@ Result<void> Consumer::Impl::close(Milliseconds timeout) {
   subscribed_ = false;
   closed_ = true;
   drop_batches();
+  std::vector<std::shared_ptr<core::GrantedRead>> left;
   {
     const std::scoped_lock lock(mutex_);
     clear_assignment();
+    left.swap(left_reads_);
   }
+  left.clear();  // so that their grants are released below
   (void)loop_.run<bool>([this, deadline]() -> Co<bool> {
     if (group_running_) co_await group_.leave(deadline);
     for (auto& [id, node] : nodes_) {
@@ -123,12 +126,17 @@ void Consumer::Impl::restart(Assigned& one, std::int64_t wanted) {
   one.error.reset();
   one.fetched.clear();
   one.fetched_bytes = 0;
-  one.read.reset();
+  stop_reading(one);
   one.at_tail = false;
   one.tail_since = {};
 }
 
+void Consumer::Impl::stop_reading(Assigned& one) {
+  if (one.read) left_reads_.push_back(std::exchange(one.read, nullptr));
+}
+
 void Consumer::Impl::clear_assignment() {
+  for (auto& [at, one] : assigned_) stop_reading(*one);
   order_.clear();
   turn_ = 0;
   assigned_.clear();

@@ -62,8 +62,11 @@ void Consumer::Impl::plan() {
     if (plans.full[node] || nodes_[node].fetching) continue;
     {
       const std::scoped_lock lock(mutex_);
+      // The program may have sought or reassigned since the look.
+      std::erase_if(wanted, [this](const ReadPlan& one) { return find(one.key) == nullptr; });
       for (const auto& one : wanted) find(one.key)->asking = true;
     }
+    if (wanted.empty()) continue;
     nodes_[node].fetching = true;
     loop_.spawn(fetch(node, std::move(wanted)));
   }
@@ -156,7 +159,7 @@ void Consumer::Impl::choose_path(Assigned& one, std::int32_t leader, kafka::Topi
     one.reason = why;
     one.provider.clear();
     one.fetch_position = one.position;
-    one.read.reset();
+    stop_reading(one);
   };
   if (settings_.transport == core::Transport::tcp) return use_tcp("transport=tcp");
   if (one.path == Path::tcp_fetch) {
@@ -192,7 +195,7 @@ void Consumer::Impl::choose_path(Assigned& one, std::int32_t leader, kafka::Topi
 
 /// Lock held.
 void Consumer::Impl::fall_back(Assigned& one, const std::string& why, Clock::Duration for_how_long) {
-  one.read.reset();
+  stop_reading(one);
   one.at_tail = false;
   const auto until = loop_.clock().now() + for_how_long;
   if (settings_.transport == core::Transport::rdma) {

@@ -74,6 +74,7 @@ struct GrantedRead {
   bool filtered = false;
   std::uint64_t slot_version = 0;
   ~GrantedRead() {
+    reader.reset();
     if (lease) lease->retire();
   }
 };
@@ -170,7 +171,8 @@ class Consumer::Impl {
   // consumer.cpp
   [[nodiscard]] std::unique_ptr<core::Assigned> make_assigned(const TopicPartition& at, std::int64_t wanted);
   void restart(core::Assigned& one, std::int64_t wanted);
-  void clear_assignment();
+  void clear_assignment();                                             // lock held
+  void stop_reading(core::Assigned& one);                              // lock held
   [[nodiscard]] std::vector<TopicPartitionOffset> positions() const;   // lock held
   [[nodiscard]] core::Assigned* find(const TopicPartition& at) const;  // lock held
   [[nodiscard]] core::Assigned* find(const Key& key) const;            // lock held
@@ -246,6 +248,8 @@ class Consumer::Impl {
   std::map<TopicPartition, std::unique_ptr<core::Assigned>> assigned_;
   std::vector<core::Assigned*> order_;  // whose turn it is; the program's thread
   std::size_t turn_ = 0;
+  /// Given up by the loop; ended by the program's thread, which alone may touch readers and their queue.
+  std::vector<std::shared_ptr<core::GrantedRead>> left_reads_;
   std::deque<Rebalance> rebalances_;
   std::deque<std::pair<CommitCallback, Result<void>>> commits_done_;
   std::optional<Error> fatal_{};

@@ -88,7 +88,9 @@ void Consumer::Impl::wait_for_news(Clock::TimePoint deadline) {
 }
 
 Result<Consumer::Impl::Progress> Consumer::Impl::poll_once() {
+  std::vector<std::shared_ptr<core::GrantedRead>> left;  // ends after the lock is let go
   std::unique_lock lock(mutex_);
+  left.swap(left_reads_);
   news_ = false;
   if (std::exchange(interrupted_, false)) return failure(Trouble::interrupted, "wakeup was called");
   if (fatal_) return *fatal_;

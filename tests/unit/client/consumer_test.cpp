@@ -281,8 +281,8 @@ TEST_P(Transports, ManyPartitionsInTurn) {
   for (const auto& lag : consumer.lags()) EXPECT_EQ(lag.records, 0);
 }
 
-/// One-sided and TCP readers side by side while the log is written, rolled, deleted from and evicted from memory: whatever
-/// both deliver is the same, record by record, and neither delivers what was not written.
+/// One-sided and TCP readers side by side while the log is written, rolled, deleted from and evicted from memory:
+/// whatever both deliver is the same, record by record, and neither delivers what was not written.
 TEST(Consumer, BothPathsGiveTheSameRecordsWhateverHappensToTheLog) {
   TestBroker broker{{"log.memory.bytes", "67108864"},
                     {"log.memory.chunk.bytes.max", "1048576"},
@@ -295,7 +295,8 @@ TEST(Consumer, BothPathsGiveTheSameRecordsWhateverHappensToTheLog) {
     std::int64_t next = 0;
     while (!stop) {
       std::vector<test::TestRecord> records;
-      for (std::int64_t i = 0; i < 1000; ++i) records.push_back({std::to_string(next + i), filler + std::to_string(next + i)});
+      for (std::int64_t i = 0; i < 1000; ++i)
+        records.push_back({std::to_string(next + i), filler + std::to_string(next + i)});
       for (int p = 0; p < partitions; ++p) broker.append("data", p, records);
       next += 1000;
     }
@@ -303,7 +304,10 @@ TEST(Consumer, BothPathsGiveTheSameRecordsWhateverHappensToTheLog) {
   std::map<TopicPartition, std::map<std::int64_t, std::string>> seen[2];
   std::int64_t delivered[2] = {0, 0};
   const auto reader_of = [&](const char* transport, int which) {
-    auto consumer = Consumer::open({{"bootstrap.servers", broker.address()}, {"transport", transport}, {"auto.offset.reset", "earliest"}}).value();
+    auto consumer =
+        Consumer::open(
+            {{"bootstrap.servers", broker.address()}, {"transport", transport}, {"auto.offset.reset", "earliest"}})
+            .value();
     std::vector<TopicPartitionOffset> from;
     for (int p = 0; p < partitions; ++p) from.push_back({"data", p, offset_beginning, {}});
     ASSERT_TRUE(consumer.assign(from));
@@ -316,7 +320,8 @@ TEST(Consumer, BothPathsGiveTheSameRecordsWhateverHappensToTheLog) {
       for (const auto& batch : *batches) {
         std::vector<std::pair<std::int64_t, std::string>> records;
         ASSERT_TRUE(reader.open(batch));
-        while (const auto* record = reader.next()) records.emplace_back(record->offset, std::string(as_text(*record->key)));
+        while (const auto* record = reader.next())
+          records.emplace_back(record->offset, std::string(as_text(*record->key)));
         if (!batch.in_force()) continue;  // said not to be vouched for
         for (auto& [offset, key] : records) {
           ASSERT_EQ(key, std::to_string(offset)) << transport;

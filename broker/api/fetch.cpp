@@ -1,12 +1,14 @@
 // v4 isolation · v5 log start offset · v7 sessions (KIP-227) · v9 leader epoch · v11 rack · v12 flexible, last fetched
-// epoch (KIP-320/595) · v13 topic ids (KIP-516) · v15 replica state · v17 directory ids · v18 high watermark (KIP-1166).
+// epoch (KIP-320/595) · v13 topic ids (KIP-516) · v15 replica state · v17 directory ids · v18 high watermark
+// (KIP-1166).
+#include "transport/kafka/messages/fetch.h"
+
 #include <algorithm>
 #include <set>
 
 #include "broker/api/apis.h"
 #include "broker/api/fetch_read.h"
 #include "broker/api/fetch_sessions.h"
-#include "transport/kafka/messages/fetch.h"
 
 namespace ciuic::broker::api {
 namespace {
@@ -57,7 +59,8 @@ void update(FetchSession& session, const Request& request) {
   }
   for (const auto& topic : request.forgotten_topics_data) {
     for (const auto partition : topic.partitions) {
-      std::erase_if(session.partitions, [&](const FetchPartition& p) { return same(p, topic.topic, topic.topic_id, partition); });
+      std::erase_if(session.partitions,
+                    [&](const FetchPartition& p) { return same(p, topic.topic, topic.topic_id, partition); });
     }
   }
 }
@@ -68,7 +71,8 @@ Response::PartitionData answer_of(const FetchPartition& wanted, FetchAnswer& got
   data.error_code = got.error;
   data.records = kafka::Records::none();
   data.aborted_transactions.reset();  // null tells read_uncommitted from a list that happens to be empty
-  const bool unknown = got.error != ErrorCode::none && got.read.high_watermark.value == 0 && got.read.log_start_offset.value == 0;
+  const bool unknown =
+      got.error != ErrorCode::none && got.read.high_watermark.value == 0 && got.read.log_start_offset.value == 0;
   data.high_watermark = unknown ? -1 : got.read.high_watermark.value;
   data.last_stable_offset = unknown ? -1 : got.read.last_stable_offset.value;
   data.log_start_offset = unknown ? -1 : got.read.log_start_offset.value;
@@ -78,7 +82,8 @@ Response::PartitionData answer_of(const FetchPartition& wanted, FetchAnswer& got
   }
   if (isolation == kafka::Isolation::read_committed) {
     auto& aborted = data.aborted_transactions.emplace();
-    for (const auto& transaction : got.read.aborted) aborted.push_back({transaction.producer_id.value, transaction.first_offset.value});
+    for (const auto& transaction : got.read.aborted)
+      aborted.push_back({transaction.producer_id.value, transaction.first_offset.value});
   }
   for (std::size_t i = 0; i < got.read.spans.size(); ++i) data.records.add(got.read.spans[i], nullptr);
   for (auto& pin : got.read.pins) data.records.add({}, std::move(pin));
@@ -87,8 +92,9 @@ Response::PartitionData answer_of(const FetchPartition& wanted, FetchAnswer& got
 
 /// In a session, only what the client does not know yet is answered.
 bool worth_telling(FetchPartition& part, const Response::PartitionData& data) {
-  const bool changed = !data.records.empty() || data.error_code != part.told_error || data.error_code != ErrorCode::none ||
-                       data.high_watermark != part.told_high_watermark.value || data.last_stable_offset != part.told_last_stable.value ||
+  const bool changed = !data.records.empty() || data.error_code != part.told_error ||
+                       data.error_code != ErrorCode::none || data.high_watermark != part.told_high_watermark.value ||
+                       data.last_stable_offset != part.told_last_stable.value ||
                        data.log_start_offset != part.told_log_start.value || data.diverging_epoch.epoch >= 0;
   part.told_error = data.error_code;
   part.told_high_watermark = kafka::Offset(data.high_watermark);
@@ -106,7 +112,8 @@ void add(Response& response, const FetchPartition& part, Response::PartitionData
 }
 
 /// Rotates the session so that partitions which gave data come last next time.
-void rotate(FetchSession& session, const std::set<std::pair<kafka::TopicId, std::pair<std::string, std::int32_t>>>& served) {
+void rotate(FetchSession& session,
+            const std::set<std::pair<kafka::TopicId, std::pair<std::string, std::int32_t>>>& served) {
   std::stable_partition(session.partitions.begin(), session.partitions.end(), [&](const FetchPartition& part) {
     return !served.contains({part.topic_id, {part.topic, part.partition.value}});
   });
@@ -152,7 +159,8 @@ Awaitable<Response> fetch(RequestContext& context, Request request) {
   limits.min_bytes = request.min_bytes;
   limits.max_bytes = std::clamp(request.max_bytes, 0, context.broker.config.fetch_bytes_max);
   limits.max_wait_ms = request.max_wait_ms;
-  limits.isolation = request.isolation_level == 1 ? kafka::Isolation::read_committed : kafka::Isolation::read_uncommitted;
+  limits.isolation =
+      request.isolation_level == 1 ? kafka::Isolation::read_committed : kafka::Isolation::read_uncommitted;
   auto answers = co_await read_partitions(context, wanted, limits);
 
   std::set<std::pair<kafka::TopicId, std::pair<std::string, std::int32_t>>> served;

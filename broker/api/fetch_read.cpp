@@ -1,4 +1,5 @@
-// Reading for Fetch: one closure a shard, long poll by the logs' own events. Not here: sessions and the wire (fetch.cpp).
+// Reading for Fetch: one closure a shard, long poll by the logs' own events. Not here: sessions and the wire
+// (fetch.cpp).
 #include "broker/api/fetch_read.h"
 
 #include <algorithm>
@@ -75,13 +76,14 @@ void read_part(const std::shared_ptr<Round>& round, Part& part, bool after_load)
   if (read->miss && read->bytes == 0 && !after_load && round->gathered.load() < std::max<std::uint64_t>(limit, 1)) {
     const auto wanted = std::max<std::uint32_t>(part.read.max_bytes, 1);
     round->gathered.fetch_add(wanted);  // a response's worth is loaded, not every partition of the request
-    partition.bring_in(*read->miss, wanted, MemoryFor::fetch, [round, &part](ResultOf<std::shared_ptr<Chunk>, kafka::Error> chunk) {
-      if (!chunk && chunk.error().code != ErrorCode::throttling_quota_exceeded) {
-        (*round->answers)[part.index].error = chunk.error().code;
-        return round->done();
-      }
-      read_part(round, part, true);  // the callback's `chunk` pins it meanwhile
-    });
+    partition.bring_in(*read->miss, wanted, MemoryFor::fetch,
+                       [round, &part](ResultOf<std::shared_ptr<Chunk>, kafka::Error> chunk) {
+                         if (!chunk && chunk.error().code != ErrorCode::throttling_quota_exceeded) {
+                           (*round->answers)[part.index].error = chunk.error().code;
+                           return round->done();
+                         }
+                         read_part(round, part, true);  // the callback's `chunk` pins it meanwhile
+                       });
     return;
   }
   answer.read = std::move(*read);
@@ -119,8 +121,8 @@ void trim(ReadResult& read, std::uint64_t limit, bool keep_first) {
 
 }  // namespace
 
-Awaitable<std::vector<FetchAnswer>> read_partitions(RequestContext& context, const std::vector<FetchPartition>& partitions,
-                                                    FetchLimits limits) {
+Awaitable<std::vector<FetchAnswer>> read_partitions(RequestContext& context,
+                                                    const std::vector<FetchPartition>& partitions, FetchLimits limits) {
   std::vector<FetchAnswer> answers(partitions.size());
   const auto& clock = *context.broker.clock;
   const auto deadline = clock.now() + Milliseconds(std::max(limits.max_wait_ms, 0));
@@ -162,7 +164,8 @@ Awaitable<std::vector<FetchAnswer>> read_partitions(RequestContext& context, con
 
     const auto now = clock.now();
     const bool may_wait = !failed && now < deadline && limits.min_bytes > 0 && !context.connection->is_leaving();
-    auto timer = std::make_shared<boost::asio::steady_timer>(context.connection->executor(), boost::asio::steady_timer::time_point::max());
+    auto timer = std::make_shared<boost::asio::steady_timer>(context.connection->executor(),
+                                                             boost::asio::steady_timer::time_point::max());
     auto woken = std::make_shared<std::atomic<bool>>(false);
     if (may_wait) {
       // Called on a log's shard; the timer belongs to ours.
@@ -206,7 +209,8 @@ Awaitable<std::vector<FetchAnswer>> read_partitions(RequestContext& context, con
     if (round->wake) {
       for (const auto& part : round->parts) {
         if (!part.watched) continue;
-        part.partition->executor().post([round, partition = part.partition] { round->events->forget(*partition, round->wake); });
+        part.partition->executor().post(
+            [round, partition = part.partition] { round->events->forget(*partition, round->wake); });
       }
     }
     if (enough || context.connection->is_leaving()) break;

@@ -21,9 +21,9 @@ struct FetchLimits {
   kafka::Isolation isolation = kafka::Isolation::read_uncommitted;
 };
 
-/// Reads the partitions; waits until `min_bytes` are there, one has an error, or max_wait_ms went by. Answers are in the
-/// partitions' order and within max_bytes, whole batches, at least one batch if there is any.
-Awaitable<std::vector<FetchAnswer>> read_partitions(RequestContext& context, const std::vector<FetchPartition>& partitions,
-                                                    FetchLimits limits);
+/// Reads the partitions; waits until `min_bytes` are there, one has an error, or max_wait_ms went by. Answers are in
+/// the partitions' order and within max_bytes, whole batches, at least one batch if there is any.
+Awaitable<std::vector<FetchAnswer>> read_partitions(RequestContext& context,
+                                                    const std::vector<FetchPartition>& partitions, FetchLimits limits);
 
 }  // namespace ciuic::broker::api

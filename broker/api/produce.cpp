@@ -1,10 +1,11 @@
 // v3 headers · v7 zstd · v8 record errors (KIP-467) · v9 flexible · v13 topic ids (KIP-516). v0–2 were removed with
 // message formats 0 and 1. Stop 3 of docs/tour.md; next: broker/log/partition.h
+#include "transport/kafka/messages/produce.h"
+
 #include <atomic>
 
 #include "broker/api/apis.h"
 #include "broker/api/async.h"
-#include "transport/kafka/messages/produce.h"
 #include "transport/kafka/record_batch.h"
 
 namespace ciuic::broker::api {
@@ -79,14 +80,17 @@ Awaitable<std::optional<Response>> produce(RequestContext& context, kafka::Produ
         refuse(answer, ErrorCode::topic_authorization_failed);
       } else if (const auto* state = topic->partition(kafka::PartitionIndex(data.index)); state == nullptr) {
         refuse(answer, ErrorCode::unknown_topic_or_partition);
-      } else if (auto partition = context.broker.partitions->find(topic->id, kafka::PartitionIndex(data.index)); !partition) {
+      } else if (auto partition = context.broker.partitions->find(topic->id, kafka::PartitionIndex(data.index));
+                 !partition) {
         refuse(answer, ErrorCode::not_leader_or_follower);
       } else if (data.records.is_null() || data.records.empty()) {
         refuse(answer, ErrorCode::invalid_record, "a produce request has no record batch for this partition");
       } else if (const auto batch = data.records.single();
                  version < 7 && kafka::magic_of(batch) == 2 && batch.size() > kafka::batch_at::attributes + 1 &&
-                 (static_cast<int>(batch[kafka::batch_at::attributes + 1]) & 7) == static_cast<int>(kafka::Codec::zstd)) {
-        refuse(answer, ErrorCode::unsupported_compression_type, "zstd needs Produce version 7 or later; use a newer client");
+                 (static_cast<int>(batch[kafka::batch_at::attributes + 1]) & 7) ==
+                     static_cast<int>(kafka::Codec::zstd)) {
+        refuse(answer, ErrorCode::unsupported_compression_type,
+               "zstd needs Produce version 7 or later; use a newer client");
       } else {
         parts.push_back({std::move(partition), state->leader_epoch, batch, &answer});
       }

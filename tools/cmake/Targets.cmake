@@ -20,7 +20,10 @@ function(ciuic_program name)
   target_link_libraries(${name} PRIVATE ciuic_flags ${arg_DEPS})
 endfunction()
 
+add_custom_target(sanitized_tests)
+
 # ciuic_test(NAME SOURCES … DEPS … [LABELS quick|slow …]): a GoogleTest binary, one CTest entry; lands in <build>/tests.
+# Those of `quick` and `sim` are what the sanitizers run too (label and target `sanitized_tests`): in process, and ours.
 # Label `quick` (the default) is what `tools/test --quick` runs: a few seconds each, no peer, no network but loopback.
 function(ciuic_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
@@ -34,6 +37,10 @@ function(ciuic_test name)
     set(arg_TIMEOUT 300)
   endif()
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  if("quick" IN_LIST arg_LABELS OR "sim" IN_LIST arg_LABELS)
+    list(APPEND arg_LABELS sanitized)
+    add_dependencies(sanitized_tests ${name})
+  endif()
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
 endfunction()
 

@@ -335,7 +335,7 @@ TEST(Producers, WithoutABrokerSendEndsAfterMaxBlockMs) {
 TEST(Producers, PartitionsThatAreAddedAreFound) {
   TestBroker broker;
   broker.create_topic("data", 1);
-  auto producer = open(broker.address(), {{"metadata.max.age.ms", "100"}});
+  auto producer = open(broker.address(), {{"metadata.max.age.ms", "100"}, {"allow.auto.create.topics", "false"}});
   ASSERT_TRUE(producer.send_future(record("data", "x")).value().get());
   broker.delete_topic("data");
   broker.create_topic("data", 4);

@@ -222,8 +222,8 @@ void PartitionExposure::attempt(PartitionGrantRequest request, Answer answer, in
 
 void PartitionExposure::bring_in(PartitionGrantRequest request, Answer answer, int attempts_left, Offset offset) {
   shared_.metrics.bring_ins_total.fetch_add(1);
-  const auto bytes = static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(request.bytes_wanted, 64U << 10, shared_.settings.read_ahead_bytes));
+  const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      std::max<std::uint64_t>(request.bytes_wanted, 64U << 10), shared_.settings.read_ahead_bytes));
   partition_->bring_in(offset, bytes, MemoryFor::exposure,
                        [weak = weak_from_this(), request = std::move(request), answer = std::move(answer),
                         attempts_left](const ResultOf<std::shared_ptr<Chunk>, kafka::Error>& chunk) mutable {

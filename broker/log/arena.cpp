@@ -76,9 +76,13 @@ void Arena::watch(const std::shared_ptr<Chunk>& chunk, std::function<void(const 
   watched_.push_back({chunk, std::move(evict)});
 }
 
-void Arena::relieve() {
-  if (used_bytes() <= eighths(config_.budget_bytes, 7) || relieving_.exchange(true)) return;
-  const auto target = eighths(config_.budget_bytes, 6);
+void Arena::relieve(std::uint64_t coming) {
+  // What is coming counts: else an allocation that does not fit below the limit would be refused for ever, with nobody
+  // asked to make room.
+  const auto limit = eighths(config_.budget_bytes, 7);
+  const auto room = limit - std::min(coming, limit);
+  if (used_bytes() <= room || relieving_.exchange(true)) return;
+  const auto target = std::min(eighths(config_.budget_bytes, 6), room);
   std::vector<std::shared_ptr<PartitionMemory>> memories;
   struct Candidate {
     std::shared_ptr<Chunk> chunk;
@@ -151,7 +155,7 @@ std::optional<ChunkRange> PartitionMemory::allocate(std::uint64_t bytes, MemoryF
       return range;
     }
   }
-  arena_->relieve();
+  arena_->relieve(*size);
   if (!arena_->may_take(*size, purpose)) return std::nullopt;
   const std::scoped_lock lock(mutex_);
   auto& free = free_of(*size);

@@ -56,8 +56,9 @@ class Arena : public std::enable_shared_from_this<Arena> {
   [[nodiscard]] std::shared_ptr<PartitionMemory> make_memory();
 
   /// Punches free ranges that partitions keep for themselves, then asks owners of the coldest chunks to evict, until
-  /// `used_bytes` can fall to 3/4 of the budget. Cheap when there is no pressure. Called by allocations.
-  void relieve();
+  /// `used_bytes` can fall to 3/4 of the budget, or to where `coming` more bytes stay below 7/8 of it. Cheap when there
+  /// is no pressure. Called by allocations.
+  void relieve(std::uint64_t coming = 0);
 
   /// A chunk that may be evicted when it is the coldest. `evict` may be called on any thread and only posts.
   void watch(const std::shared_ptr<Chunk>& chunk, std::function<void(const std::shared_ptr<Chunk>&)> evict);

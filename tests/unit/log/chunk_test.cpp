@@ -111,6 +111,22 @@ TEST(Memory, BudgetIsForExposureFirst) {
   EXPECT_TRUE(memory->allocate(4096, MemoryFor::append));
 }
 
+TEST(Memory, RoomIsMadeForWhatIsComingNotOnlyAboveTheLimit) {
+  // Just below the limit nothing seems to press; who is refused there must find room when it comes again.
+  auto config = LogWorld::small_arena();
+  config.budget_bytes = 64U << 10;
+  const auto arena = Arena::make(config);
+  const auto memory = arena->make_memory();
+  std::vector<std::shared_ptr<Chunk>> chunks;
+  for (std::uint64_t i = 0; i < 13; ++i) {
+    const auto range = memory->allocate(4096, MemoryFor::append);
+    chunks.push_back(std::make_shared<Chunk>(memory, *range, i, kafka::Offset(0), 0, kafka::Offset(0)));
+    arena->watch(chunks.back(), [&chunks](const std::shared_ptr<Chunk>& cold) { std::erase(chunks, cold); });
+  }
+  EXPECT_FALSE(memory->allocate(8192, MemoryFor::exposure));
+  EXPECT_TRUE(memory->allocate(8192, MemoryFor::exposure));
+}
+
 TEST(Memory, TheHandedOutDescriptorOnlyReads) {
   const auto arena = Arena::make(LogWorld::small_arena());
   const auto memory = arena->make_memory();

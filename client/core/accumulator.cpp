@@ -123,9 +123,20 @@ bool Accumulator::fits(const PartitionQueue& queue, const kafka::RecordToWrite& 
   return builder.size() < batch_bytes_max_ && builder.size_of(record) <= batch_bytes_max_ - builder.size();
 }
 
+/// Nothing more comes into the last batch. True: the loop must be woken for it.
+bool Accumulator::close_last(PartitionQueue& queue) {
+  return !queue.waiting.empty() && !std::exchange(queue.waiting.back()->full, true) &&
+         want_look(Clock::TimePoint::min());
+}
+
 /// Records without a key fill one partition's batch before they turn to another (KIP-480).
-std::int32_t Accumulator::stick(SenderTopic& topic, const kafka::RecordToWrite& record) {
-  if (topic.sticky >= 0 && fits(*topic.queues[static_cast<std::size_t>(topic.sticky)], record)) return topic.sticky;
+std::int32_t Accumulator::stick(SenderTopic& topic, const kafka::RecordToWrite& record, bool& wake) {
+  if (topic.sticky >= 0) {
+    auto& queue = *topic.queues[static_cast<std::size_t>(topic.sticky)];
+    if (fits(queue, record)) return topic.sticky;
+    // Nobody may come back to this partition for long: what it has goes now.
+    wake = close_last(queue);
+  }
   const auto& choices = topic.available;
   const auto count = choices.empty() ? static_cast<std::size_t>(topic.partitions) : choices.size();
   const auto at = [&](std::size_t i) { return choices.empty() ? static_cast<std::int32_t>(i) : choices[i]; };
@@ -180,12 +191,11 @@ Result<void> Accumulator::append(const RecordToSend& record, DeliveryCallback do
   }
   auto chosen =
       record.partition ? record.partition : partition_of(settings_.partitioner, record.key, topic->partitions);
-  if (!chosen) chosen = stick(*topic, write);
-  auto& queue = *topic->queues[static_cast<std::size_t>(*chosen)];
   bool wake = false;
+  if (!chosen) chosen = stick(*topic, write, wake);
+  auto& queue = *topic->queues[static_cast<std::size_t>(*chosen)];
   if (!fits(queue, write)) {
-    if (!queue.waiting.empty() && !std::exchange(queue.waiting.back()->full, true))
-      wake = want_look(Clock::TimePoint::min());
+    wake = close_last(queue) || wake;
     auto batch = std::make_unique<ProducerBatch>();
     batch->queue = &queue;
     batch->ordinal = next_ordinal_++;

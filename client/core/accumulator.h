@@ -151,7 +151,8 @@ class Accumulator {
   Result<SenderTopic*> usable_topic(Lock& lock, std::string_view name, std::optional<std::int32_t> partition,
                                     Clock::TimePoint& deadline, Milliseconds patience);
   Result<void> wait_for_room(Lock& lock, std::size_t bytes, Clock::TimePoint& deadline);
-  [[nodiscard]] std::int32_t stick(SenderTopic& topic, const kafka::RecordToWrite& record);
+  [[nodiscard]] std::int32_t stick(SenderTopic& topic, const kafka::RecordToWrite& record, bool& wake);
+  [[nodiscard]] bool close_last(PartitionQueue& queue);
   [[nodiscard]] bool fits(const PartitionQueue& queue, const kafka::RecordToWrite& record) const;
   /// True: the wake-up is the caller's to do, without the lock.
   [[nodiscard]] bool want_look(Clock::TimePoint when);

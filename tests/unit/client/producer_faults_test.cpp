@@ -381,6 +381,7 @@ TEST(ProducerFaults, RecordsWithoutAKeyFillOneBatchBeforeTheyTurnToAnotherPartit
     one.timestamp = 1'700'000'000'000;  // deltas of one byte, so that every full batch holds as many records
     ASSERT_TRUE(producer.send(one));
   }
+  EXPECT_TRUE(soon([&] { return broker.seen().size() == 44; })) << "a full batch waits for nothing";
   ASSERT_TRUE(producer.flush(10s));
   std::set<std::int32_t> used;
   std::size_t full = 0;

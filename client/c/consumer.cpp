@@ -90,6 +90,7 @@ int32_t ciuic_consumer_assignment(ciuic_consumer* consumer,
                                   void (*visit)(void* opaque, const ciuic_topic_partition* partition), void* opaque,
                                   ciuic_error* error) {
   return c::guarded(error, [&] {
+    if (auto usable = consumer->consumer.pause({}); !usable) return c::report(usable.error(), error);
     for (const auto& lag : consumer->consumer.lags()) {
       const ciuic_topic_partition one{lag.at.topic.c_str(), lag.at.partition, lag.position};
       visit(opaque, &one);
@@ -197,6 +198,7 @@ int32_t ciuic_consumer_partition_count(ciuic_consumer* consumer, const char* top
 int32_t ciuic_consumer_lag(ciuic_consumer* consumer, const char* topic, int32_t partition, int64_t* records,
                            ciuic_error* error) {
   return c::guarded(error, [&] {
+    if (auto usable = consumer->consumer.pause({}); !usable) return c::report(usable.error(), error);
     for (const auto& lag : consumer->consumer.lags()) {
       if (lag.at.topic != topic || lag.at.partition != partition) continue;
       *records = lag.records;
@@ -209,6 +211,7 @@ int32_t ciuic_consumer_lag(ciuic_consumer* consumer, const char* topic, int32_t 
 char* ciuic_consumer_path_json(ciuic_consumer* consumer, const char* topic, int32_t partition) {
   char* out = nullptr;
   (void)c::guarded(nullptr, [&] {
+    if (!consumer->consumer.pause({})) return 0;
     const auto path = consumer->consumer.path({topic, partition});
     out = c::text_of("{\"path\":" + c::json_string(client::name(path.path)) + ",\"provider\":" +
                      c::json_string(path.provider) + ",\"reason\":" + c::json_string(path.reason) + "}");
@@ -219,6 +222,7 @@ char* ciuic_consumer_path_json(ciuic_consumer* consumer, const char* topic, int3
 char* ciuic_consumer_metrics_json(ciuic_consumer* consumer) {
   char* out = nullptr;
   (void)c::guarded(nullptr, [&] {
+    if (!consumer->consumer.pause({})) return 0;
     out = c::text_of(c::json_of(consumer->consumer.metrics()));
     return 0;
   });

@@ -346,6 +346,11 @@ void Accumulator::topic_heard(const std::string& name, std::int32_t partitions, 
   if (found == topics_.end()) return;
   auto& topic = *found->second;
   ++topic.heard;
+  // A broker that lags behind does not unmake a topic whose records wait here.
+  if (partitions == 0 && topic.partitions > 0 && error && error->retriable) {
+    topic.error = std::move(error);
+    return;
+  }
   topic.partitions = partitions;
   topic.available = std::move(available);
   topic.error = std::move(error);

@@ -29,26 +29,28 @@ Co<Result<std::shared_ptr<Connection>>> Cluster::link(std::pair<Address, Lane> k
       // A failure that everyone has just seen is answered at once: the caller decides whether to come again.
       if (entry.last_error) co_return *entry.last_error;
     }
-    entry.dialling = true;
-    auto opened = co_await Connection::open(loop_, key.first, settings_);
+    const auto dialled = std::make_shared<Connection>(loop_, key.first, settings_);
+    entry.dialling = dialled;
+    auto started = co_await dialled->start();
     auto& after = links_[key];
-    after.dialling = false;
+    after.dialling.reset();
     if (closed_) {
-      if (opened) (*opened)->close(*closed_);
+      dialled->close(*closed_);
       co_return *closed_;
     }
-    if (opened) {
-      after.connection = *opened;
+    if (started) {
+      after.connection = dialled;
       after.backoff_ms = 0;
       after.last_error.reset();
     } else {
       after.backoff_ms =
           std::min(std::max(settings_.reconnect_backoff_ms, after.backoff_ms * 2), settings_.reconnect_backoff_max_ms);
       after.not_before = loop_.clock().now() + Milliseconds(after.backoff_ms);
-      after.last_error = opened.error();
+      after.last_error = started.error();
     }
     changed_.notify();
-    co_return opened;
+    if (!started) co_return started.error();
+    co_return dialled;
   }
 }
 
@@ -189,6 +191,7 @@ void Cluster::close(const Error& why) {
   closed_ = why;
   for (auto& [key, entry] : links_) {
     if (entry.connection) entry.connection->close(why);
+    if (const auto dialling = entry.dialling) dialling->close(why);
   }
   changed_.notify();
 }

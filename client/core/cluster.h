@@ -64,7 +64,7 @@ class Cluster {
  private:
   struct Link {
     std::shared_ptr<Connection> connection{};
-    bool dialling = false;
+    std::shared_ptr<Connection> dialling{};
     Clock::TimePoint not_before{};
     std::int64_t backoff_ms = 0;
     std::optional<Error> last_error{};

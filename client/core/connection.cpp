@@ -77,14 +77,18 @@ std::optional<std::int16_t> Connection::version(std::int16_t api, kafka::Version
 
 Co<Result<std::shared_ptr<Connection>>> Connection::open(Loop& loop, Address address, const CommonSettings& settings) {
   auto connection = std::make_shared<Connection>(loop, std::move(address), settings);
-  auto dialled = co_await connection->dial();
-  if (!dialled) co_return dialled.error();
-  auto versions = co_await connection->ask_versions();
-  if (!versions) {
-    connection->close(versions.error());
-    co_return versions.error();
-  }
+  auto started = co_await connection->start();
+  if (!started) co_return started.error();
   co_return connection;
+}
+
+Co<Result<void>> Connection::start() {
+  const auto self = shared_from_this();
+  auto dialled = co_await dial();
+  if (!dialled) co_return dialled.error();
+  auto versions = co_await ask_versions();
+  if (!versions) close(versions.error());
+  co_return versions;
 }
 
 Co<Result<void>> Connection::dial() {
@@ -94,6 +98,7 @@ Co<Result<void>> Connection::dial() {
   const auto until = loop_.clock().now() + Milliseconds(settings_.connect_timeout_ms);
   for (const auto& [storage, size] : resolved.addresses) {
     if (loop_.closing()) break;
+    if (broken_) co_return *broken_;
     socket_ = UniqueFd(::socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket_) {
       why = std::strerror(errno);
@@ -102,9 +107,10 @@ Co<Result<void>> Connection::dial() {
     int error = ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&storage), size) == 0 ? 0 : errno;
     connecting_ = error == EINPROGRESS;
     loop_.watch(socket_.get(), connecting_ ? EPOLLIN | EPOLLOUT : EPOLLIN, *this);
-    while (connecting_ && !loop_.closing() && loop_.clock().now() < until) {
+    while (connecting_ && !broken_ && !loop_.closing() && loop_.clock().now() < until) {
       (void)co_await writable_.wait(until - loop_.clock().now());
     }
+    if (broken_) co_return *broken_;
     if (error == EINPROGRESS) {
       error = ETIMEDOUT;
       socklen_t length = sizeof error;

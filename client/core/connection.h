@@ -29,9 +29,11 @@ class Connection final : public IoHandler, public std::enable_shared_from_this<C
   /// Resolves, connects, asks ApiVersions. Errors: disconnected, timed_out, unsupported.
   [[nodiscard]] static Co<Result<std::shared_ptr<Connection>>> open(Loop& loop, Address address,
                                                                     const CommonSettings& settings);
-  /// For `open`.
+  /// Not yet connected: `start` does what `open` does.
   Connection(Loop& loop, Address address, const CommonSettings& settings);
   ~Connection() override;
+  /// `close` ends it early, but for the resolving of a name.
+  [[nodiscard]] Co<Result<void>> start();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 

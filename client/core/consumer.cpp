@@ -94,7 +94,7 @@ Result<void> Consumer::Impl::close(Milliseconds timeout) {
   (void)loop_.run<bool>([this, deadline]() -> Co<bool> {
     if (group_running_) co_await group_.leave(deadline);
     for (auto& [id, node] : nodes_) {
-      if (node.session) co_await end_session(node.session);
+      if (node.session) co_await end_session(node.session, deadline);
     }
     cluster_.close(failure(Trouble::invalid_state, "the consumer is closed"));
     plan_again_.notify();
@@ -228,6 +228,7 @@ Result<void> Consumer::Impl::unsubscribe() {
 }
 
 std::vector<TopicPartition> Consumer::Impl::assignment() const {
+  if (in_forked_child()) return {};  // the lock may be held by a thread that is not here
   const std::scoped_lock lock(mutex_);
   std::vector<TopicPartition> out;
   for (const auto& [at, one] : assigned_) out.push_back(at);
@@ -316,6 +317,7 @@ Result<void> Consumer::Impl::commit_sync(std::span<const TopicPartitionOffset> o
     if (!done) co_return done.error();
     co_return true;
   });
+  run_commit_callbacks();
   if (!result) return result.error();
   return {};
 }
@@ -332,8 +334,9 @@ Result<void> Consumer::Impl::commit_async(std::span<const TopicPartitionOffset> 
   loop_.post([this, what = std::move(what), done = std::move(done)]() mutable {
     loop_.spawn([](Impl& self, std::vector<TopicPartitionOffset> committed, CommitCallback callback) -> Co<void> {
       auto as = self.group_.membership();
+      // Tried once: a later commit may have passed by the time it would be tried again, and must stand.
       const auto deadline = self.loop_.clock().now() + Milliseconds(self.settings_.request_timeout_ms);
-      auto result = co_await core::commit_offsets(self.cluster_, std::move(as), std::move(committed), deadline);
+      auto result = co_await core::commit_offsets(self.cluster_, std::move(as), std::move(committed), deadline, false);
       const std::scoped_lock lock(self.mutex_);
       self.commits_done_.emplace_back(std::move(callback), std::move(result));
       self.ready_.notify_all();
@@ -410,6 +413,7 @@ Result<std::vector<TopicPartitionOffset>> Consumer::Impl::list(std::vector<Offse
 }
 
 std::vector<Lag> Consumer::Impl::lags() const {
+  if (in_forked_child()) return {};
   const std::scoped_lock lock(mutex_);
   std::vector<Lag> out;
   for (const auto& [at, one] : assigned_) {
@@ -426,6 +430,7 @@ std::vector<Lag> Consumer::Impl::lags() const {
 }
 
 PathInfo Consumer::Impl::path(const TopicPartition& at) const {
+  if (in_forked_child()) return {Path::undecided, {}, core::forked_child().text};
   const std::scoped_lock lock(mutex_);
   const auto* const one = find(at);
   if (one == nullptr) return {Path::undecided, {}, core::to_text(at) + " is not assigned"};
@@ -460,6 +465,7 @@ std::string Consumer::Impl::member_id() const {
 }
 
 void Consumer::Impl::wakeup() {
+  if (in_forked_child()) return;
   const std::scoped_lock lock(mutex_);
   interrupted_ = true;
   ready_.notify_all();
@@ -474,7 +480,12 @@ Result<Consumer> Consumer::open(const Config& config) {
 }
 Consumer::Consumer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Consumer::Consumer(Consumer&&) noexcept = default;
-Consumer& Consumer::operator=(Consumer&&) noexcept = default;
+Consumer& Consumer::operator=(Consumer&& other) noexcept {
+  if (this == &other) return *this;
+  if (impl_ && impl_->in_forked_child()) (void)impl_.release();
+  impl_ = std::move(other.impl_);
+  return *this;
+}
 Consumer::~Consumer() {
   // A child has none of the threads: what they hold cannot be unwound there.
   if (impl_ && impl_->in_forked_child()) (void)impl_.release();

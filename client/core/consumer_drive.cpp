@@ -1,6 +1,8 @@
 // The loop's look at all partitions: which broker must be asked what. One question a partition at a time.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "client/core/consumer_impl.h"
 #include "transport/base/log.h"
 
@@ -67,6 +69,8 @@ void Consumer::Impl::plan() {
       for (const auto& one : wanted) find(one.key)->asking = true;
     }
     if (wanted.empty()) continue;
+    // An answer is filled in the order asked: whoever has nothing comes first, so that a long list starves nobody.
+    std::stable_partition(wanted.begin(), wanted.end(), [](const ReadPlan& one) { return one.hungry; });
     nodes_[node].fetching = true;
     loop_.spawn(fetch(node, std::move(wanted)));
   }
@@ -119,7 +123,7 @@ void Consumer::Impl::plan_one(Assigned& one, Plans& plans) {
     if (static_cast<std::int64_t>(one.fetched_bytes) >= room) {
       plans.full[leader] = true;
     } else if (!one.asking) {
-      plans.fetches[leader].push_back({key, one.fetch_position, topic_id});
+      plans.fetches[leader].push_back({key, one.fetch_position, topic_id, one.fetched.empty()});
     }
   } else if (one.path == Path::one_sided) {
     const auto& session = nodes_[leader].session;
@@ -171,7 +175,8 @@ void Consumer::Impl::choose_path(Assigned& one, std::int32_t leader, kafka::Topi
   if (node.session && node.session->over.load(std::memory_order_acquire)) node.session.reset();
   if (one.read && one.read->session != node.session) {
     // Of a session that is over: the polling thread finds out by itself, unless it waits for us.
-    one.read->session->over.store(true, std::memory_order_release);
+    // Only this partition's: others of that session, and views of them, are still good where the leader moved.
+    one.read->lease->refuse();
     if (std::exchange(one.at_tail, false)) wake_poll();
     one.path = Path::undecided;
     return;

@@ -26,12 +26,14 @@ Co<void> Consumer::Impl::fetch(std::int32_t node, std::vector<ReadPlan> plan) {
     request.max_bytes = static_cast<std::int32_t>(settings_.fetch_max_bytes);
     request.isolation_level = static_cast<std::int8_t>(settings_.isolation);
     for (const auto& one : plan) {
-      if (request.topics.empty() || request.topics.back().topic != one.key.first.topic) {
-        auto& topic = request.topics.emplace_back();
-        topic.topic = one.key.first.topic;
-        topic.topic_id = one.topic_id;
+      auto topic = std::find_if(request.topics.begin(), request.topics.end(),
+                                [&](const auto& each) { return each.topic == one.key.first.topic; });
+      if (topic == request.topics.end()) {
+        topic = request.topics.emplace(request.topics.end());
+        topic->topic = one.key.first.topic;
+        topic->topic_id = one.topic_id;
       }
-      auto& partition = request.topics.back().partitions.emplace_back();
+      auto& partition = topic->partitions.emplace_back();
       partition.partition = one.key.first.partition;
       partition.fetch_offset = one.offset;
       partition.partition_max_bytes = static_cast<std::int32_t>(settings_.partition_fetch_bytes);

@@ -159,7 +159,8 @@ class Consumer::Impl {
   [[nodiscard]] Result<Progress> poll_once();
   [[nodiscard]] Progress take_fetched(core::Assigned& one);                                      // lock held
   [[nodiscard]] Progress read_granted(core::Assigned& one, std::unique_lock<std::mutex>& lock);  // lock held
-  [[nodiscard]] Progress deliver_read(core::Assigned& one, core::GrantedRead& read, const onesided::Delivery& got);
+  [[nodiscard]] std::optional<Progress> deliver_read(core::Assigned& one, core::GrantedRead& read,
+                                                     const onesided::Delivery& got);
   [[nodiscard]] Progress after_fault(core::Assigned& one, rdma::Fault fault);  // lock held
   void wait_for_news(Clock::TimePoint deadline);
   void run_rebalances();
@@ -187,6 +188,7 @@ class Consumer::Impl {
     Key key;
     std::int64_t offset;
     kafka::TopicId topic_id;
+    bool hungry = true;  ///< nothing of it is waiting for the program
   };
   /// What one look at the partitions found to be asked, by broker.
   struct Plans {
@@ -226,9 +228,9 @@ class Consumer::Impl {
   core::Co<Result<std::shared_ptr<core::Session>>> open_session(std::int32_t node);
   core::Co<void> ask_grants(std::shared_ptr<core::Session> session, std::vector<ReadPlan> plan);
   core::Co<void> keep_leases(std::shared_ptr<core::Session> session, std::int32_t lease_ms);
-  core::Co<void> release_idle(std::shared_ptr<core::Session> session);
+  core::Co<void> release_idle(std::shared_ptr<core::Session> session, Clock::Duration timeout);
   core::Co<void> wait_at_tail(std::shared_ptr<core::Session> session);
-  core::Co<void> end_session(std::shared_ptr<core::Session> session);
+  core::Co<void> end_session(std::shared_ptr<core::Session> session, Clock::TimePoint deadline);
   void fall_back(core::Assigned& one, const std::string& why, Clock::Duration for_how_long);  // lock held
 
   const core::ConsumerSettings settings_;

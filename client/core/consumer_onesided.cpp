@@ -119,7 +119,7 @@ Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t n
 }
 
 Co<void> Consumer::Impl::ask_grants(std::shared_ptr<Session> session, std::vector<ReadPlan> plan) {
-  loop_.spawn(release_idle(session));
+  loop_.spawn(release_idle(session, Milliseconds(settings_.request_timeout_ms)));
   kafka::OneSidedGrantRequest request;
   request.session_id = session->id;
   request.provider = session->provider;
@@ -203,7 +203,7 @@ Co<void> Consumer::Impl::ask_grants(std::shared_ptr<Session> session, std::vecto
   plan_again_.notify();
 }
 
-Co<void> Consumer::Impl::release_idle(std::shared_ptr<Session> session) {
+Co<void> Consumer::Impl::release_idle(std::shared_ptr<Session> session, Clock::Duration timeout) {
   kafka::OneSidedReleaseRequest request;
   request.session_id = session->id;
   std::erase_if(session->leases, [&request](const std::shared_ptr<Lease>& lease) {
@@ -212,8 +212,7 @@ Co<void> Consumer::Impl::release_idle(std::shared_ptr<Session> session) {
     return true;
   });
   if (request.grant_ids.empty() || session->over.load(std::memory_order_acquire)) co_return;
-  auto answer = co_await session->connection->call<kafka::OneSidedReleaseResponse>(
-      std::move(request), Milliseconds(settings_.request_timeout_ms));
+  auto answer = co_await session->connection->call<kafka::OneSidedReleaseResponse>(std::move(request), timeout);
   // Not released, they end with their leases.
   if (!answer) log::debug("client", "releasing grants failed node={} error={}", session->node, answer.error().text);
 }
@@ -222,7 +221,7 @@ Co<void> Consumer::Impl::keep_leases(std::shared_ptr<Session> session, std::int3
   while (!loop_.closing() && !session->over.load(std::memory_order_acquire)) {
     (void)co_await loop_.sleep(Milliseconds(std::max(lease_ms / 4, 1)));
     if (loop_.closing()) break;
-    co_await release_idle(session);
+    co_await release_idle(session, Milliseconds(settings_.request_timeout_ms));
     kafka::OneSidedRenewRequest request;
     request.session_id = session->id;
     const auto leases = session->leases;
@@ -258,6 +257,8 @@ Co<void> Consumer::Impl::keep_leases(std::shared_ptr<Session> session, std::int3
     lease_ms = answer->body.lease_ms;
   }
   session->over.store(true, std::memory_order_release);
+  // The broker ends the session, and gives its memory back, with the connection that opened it.
+  session->connection->close(failure(Trouble::disconnected, "the one-sided session is over", true));
   plan_again_.notify();
 }
 
@@ -308,8 +309,9 @@ Co<void> Consumer::Impl::wait_at_tail(std::shared_ptr<Session> session) {
   wake_poll();
 }
 
-Co<void> Consumer::Impl::end_session(std::shared_ptr<Session> session) {
-  co_await release_idle(session);
+Co<void> Consumer::Impl::end_session(std::shared_ptr<Session> session, Clock::TimePoint deadline) {
+  const auto left = deadline - loop_.clock().now();
+  if (left > Clock::Duration::zero()) co_await release_idle(session, left);
   session->over.store(true, std::memory_order_release);
 }
 

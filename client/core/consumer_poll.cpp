@@ -166,8 +166,10 @@ Consumer::Impl::Progress Consumer::Impl::read_granted(Assigned& one, std::unique
     read->reader->renewed(read->lease->deadline());
     const auto got = read->reader->read();
     if (got) {
-      progress = deliver_read(one, *read, *got);
+      const auto delivered = deliver_read(one, *read, *got);
       lock.lock();
+      if (!delivered) return after_fault(one, Fault::lease_expired);
+      progress = *delivered;
       one.high_watermark = got->high_watermark.value;
       one.last_stable_offset = got->last_stable_offset.value;
       if (got->batches.empty() && got->log_start_offset > Offset(one.position)) {
@@ -195,11 +197,14 @@ Consumer::Impl::Progress Consumer::Impl::read_granted(Assigned& one, std::unique
     fault = got.error();
   }
   lock.lock();
+  // Beyond what the reader stepped over (records that compaction took away), or the next grant names the same again.
+  if (read->reader) one.position = std::max(one.position, read->reader->position().value);
   return after_fault(one, *fault);
 }
 
-Consumer::Impl::Progress Consumer::Impl::deliver_read(Assigned& one, core::GrantedRead& read,
-                                                      const onesided::Delivery& got) {
+/// Nothing: the lease ran out before the batches were looked at (a stopped process wakes up here): none is delivered.
+std::optional<Consumer::Impl::Progress> Consumer::Impl::deliver_read(Assigned& one, core::GrantedRead& read,
+                                                                     const onesided::Delivery& got) {
   if (got.batches.empty()) return Progress::soon;
   Delivery::Source source;
   source.at = one.name;
@@ -208,7 +213,9 @@ Consumer::Impl::Progress Consumer::Impl::deliver_read(Assigned& one, core::Grant
     source.memory = read.session->queue;
     source.lease = read.lease;
     source.in_place = true;
-    source.first_offset = kafka::RecordBatchView::parse(got.batches.front())->base_offset().value;
+    const auto first = kafka::RecordBatchView::parse(got.batches.front());
+    if (!first) return std::nullopt;
+    source.first_offset = first->base_offset().value;
   } else {
     // The landing is read into again by the next READ: what is handed out must outlive it.
     std::size_t size = 0;
@@ -217,6 +224,7 @@ Consumer::Impl::Progress Consumer::Impl::deliver_read(Assigned& one, core::Grant
     copies = memory.get();
     source.memory = std::move(memory);
   }
+  const bool in_place = source.in_place;
   auto* const delivery = Delivery::make(std::move(source));
   const auto wanted = one.position;  // only this thread changes it
   for (auto bytes : got.batches) {
@@ -234,6 +242,10 @@ Consumer::Impl::Progress Consumer::Impl::deliver_read(Assigned& one, core::Grant
     batches_.push_back(Delivery::view(delivery, bytes, wanted));
   }
   delivery->drop();
+  if (in_place && !read.lease->in_force(loop_.clock().now())) {
+    batches_.clear();
+    return std::nullopt;
+  }
   read.lease->moved_to(got.next_offset.value);
   counters_.onesided_bytes.fetch_add(static_cast<std::int64_t>(got.bytes), std::memory_order_relaxed);
   counters_.onesided_batches.fetch_add(static_cast<std::int64_t>(batches_.size()), std::memory_order_relaxed);

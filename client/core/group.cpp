@@ -112,6 +112,7 @@ Co<void> GroupMember::run() {
 }
 
 Co<Result<void>> GroupMember::look_up_topics() {
+  looked_up_at_ = cluster_.loop().clock().now();
   std::vector<std::string> names;
   std::vector<std::regex> patterns;
   for (const auto& one : asked_) {
@@ -149,8 +150,8 @@ std::map<std::string, std::int32_t> GroupMember::partition_counts(const std::vec
   std::map<std::string, std::int32_t> counts;
   for (const auto& name : topics) {
     const auto* const topic = cluster_.topic(name);
-    if (topic != nullptr && topic->error == ErrorCode::none && !topic->partitions.empty())
-      counts[name] = static_cast<std::int32_t>(topic->partitions.size());
+    const bool known = topic != nullptr && topic->error == ErrorCode::none;
+    counts[name] = known ? static_cast<std::int32_t>(topic->partitions.size()) : 0;
   }
   return counts;
 }
@@ -327,6 +328,28 @@ Co<ErrorCode> GroupMember::heartbeat() {
   co_return answer->body.error_code;
 }
 
+/// Looks again for topics that a pattern or a name finds now, and for partitions that were added: soon while something
+/// is wanting, else as often as metadata ages. True: the group must share out anew.
+Co<bool> GroupMember::topics_changed() {
+  const auto before = topics_;
+  const auto known = partition_counts(topics_);
+  const bool wanting =
+      known.empty() || std::any_of(known.begin(), known.end(), [](const auto& one) { return one.second == 0; });
+  const auto age = Milliseconds(wanting ? std::min<std::int64_t>(settings_.metadata_max_age_ms, 1000)
+                                        : settings_.metadata_max_age_ms);
+  const auto now = cluster_.loop().clock().now();
+  if (now - looked_up_at_ >= age) {
+    auto looked_up = co_await look_up_topics();
+    if (!looked_up)
+      log::debug("client", "looking for topics failed group={} error={}", settings_.group_id, looked_up.error().text);
+  }
+  if (topics_ != before) co_return true;
+  if (!is_leader_) co_return false;
+  std::vector<std::string> names;
+  for (const auto& [name, count] : led_counts_) names.push_back(name);
+  co_return partition_counts(names) != led_counts_;
+}
+
 /// Between two rebalances.
 Co<void> GroupMember::stay() {
   auto last_answer = cluster_.loop().clock().now();
@@ -357,12 +380,7 @@ Co<void> GroupMember::stay() {
     }
     last_answer = now;
     if (code == ErrorCode::none) {
-      const bool counts_changed = is_leader_ && !led_counts_.empty() && [this] {
-        std::vector<std::string> names;
-        for (const auto& [name, count] : led_counts_) names.push_back(name);
-        return partition_counts(names) != led_counts_;
-      }();
-      if (counts_changed) co_return;
+      if (co_await topics_changed()) co_return;
       continue;
     }
     const auto next = co_await react(code, "heartbeat");

@@ -55,6 +55,7 @@ class GroupMember {
   Co<Result<std::shared_ptr<Connection>>> coordinator();
   Co<kafka::ErrorCode> heartbeat();
   Co<Result<void>> look_up_topics();
+  Co<bool> topics_changed();
   Co<void> say_goodbye(Clock::TimePoint deadline);
   /// What an error of the group APIs means: again (after a pause), or over.
   Co<Next> react(kafka::ErrorCode code, const char* where);
@@ -73,7 +74,8 @@ class GroupMember {
   std::string member_id_{};
   std::int32_t generation_ = -1;
   bool is_leader_ = false;
-  std::map<std::string, std::int32_t> led_counts_{};
+  std::map<std::string, std::int32_t> led_counts_{};  // of all topics that members want; 0: not there yet
+  Clock::TimePoint looked_up_at_{};
   std::optional<std::int32_t> coordinator_{};
   std::vector<TopicPartition> owned_{};
   bool handing_over_ = false;

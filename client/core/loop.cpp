@@ -109,7 +109,10 @@ void Loop::Sleep::await_suspend(std::coroutine_handle<> handle) {
   waiter = std::make_shared<Waiter>();
   waiter->handle = handle;
   loop.sleeping_.insert(waiter);
-  if (list) list->push_back(waiter);
+  if (list) {
+    std::erase_if(*list, [](const auto& one) { return one->done; });  // those that timed out
+    list->push_back(waiter);
+  }
   loop.post_at(until, [&at = loop, one = waiter] {
     if (!one->done) at.resume(one, false);
   });

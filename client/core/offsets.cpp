@@ -121,7 +121,8 @@ namespace {
 /// Runs `ask` against the group's coordinator until it succeeds, fails for good, or time is over. `ask` must not refer
 /// to what may go away before it ends.
 template <class T, class Ask>
-Co<Result<T>> at_coordinator(Cluster& cluster, std::string group, Clock::TimePoint deadline, Ask ask) {
+Co<Result<T>> at_coordinator(Cluster& cluster, std::string group, Clock::TimePoint deadline, Ask ask,
+                             bool again = true) {
   std::optional<Error> last;
   while (true) {
     if (cluster.loop().closing()) co_return failure(Trouble::invalid_state, "the client is closing");
@@ -129,7 +130,9 @@ Co<Result<T>> at_coordinator(Cluster& cluster, std::string group, Clock::TimePoi
     if (node) {
       auto connection = co_await cluster.connection(*node, Lane::coordinator);
       if (connection) {
-        Result<T> done = co_await ask(**connection);
+        const auto left = std::clamp<Clock::Duration>(deadline - cluster.loop().clock().now(), Milliseconds(1),
+                                                      Milliseconds(cluster.settings().request_timeout_ms));
+        Result<T> done = co_await ask(**connection, left);
         if (done || !passes(done.error())) co_return done;
         last = done.error();
       } else {
@@ -140,12 +143,12 @@ Co<Result<T>> at_coordinator(Cluster& cluster, std::string group, Clock::TimePoi
       if (!passes(*last)) co_return *last;
     }
     const auto pause = Milliseconds(cluster.settings().retry_backoff_ms);
-    if (cluster.loop().clock().now() + pause >= deadline) co_return *last;
+    if (!again || cluster.loop().clock().now() + pause >= deadline) co_return *last;
     (void)co_await cluster.loop().sleep(pause);
   }
 }
 
-Co<Result<void>> commit_once(Connection& connection, const CommonSettings& settings, const Membership& as,
+Co<Result<void>> commit_once(Connection& connection, Clock::Duration timeout, const Membership& as,
                              const std::vector<TopicPartitionOffset>& offsets) {
   kafka::OffsetCommitRequest request;
   request.group_id = as.group;
@@ -162,8 +165,7 @@ Co<Result<void>> commit_once(Connection& connection, const CommonSettings& setti
     partition.committed_metadata = offset.metadata;
   }
   constexpr std::int16_t by_name = 9;  // version 10 names topics by id
-  auto answer = co_await connection.call<kafka::OffsetCommitResponse>(
-      std::move(request), Milliseconds(settings.request_timeout_ms), by_name);
+  auto answer = co_await connection.call<kafka::OffsetCommitResponse>(std::move(request), timeout, by_name);
   if (!answer) co_return answer.error();
   for (const auto& topic : answer->body.topics) {
     for (const auto& partition : topic.partitions) {
@@ -177,7 +179,7 @@ Co<Result<void>> commit_once(Connection& connection, const CommonSettings& setti
   co_return Result<void>();
 }
 
-Co<Result<std::vector<TopicPartitionOffset>>> committed_once(Connection& connection, const CommonSettings& settings,
+Co<Result<std::vector<TopicPartitionOffset>>> committed_once(Connection& connection, Clock::Duration timeout,
                                                              const std::string& group,
                                                              const std::vector<TopicPartition>& partitions) {
   kafka::OffsetFetchRequest request;
@@ -197,8 +199,7 @@ Co<Result<std::vector<TopicPartitionOffset>>> committed_once(Connection& connect
     new_way.partition_indexes = indexes;
   }
   constexpr std::int16_t by_name = 9;
-  auto answer = co_await connection.call<kafka::OffsetFetchResponse>(
-      std::move(request), Milliseconds(settings.request_timeout_ms), by_name);
+  auto answer = co_await connection.call<kafka::OffsetFetchResponse>(std::move(request), timeout, by_name);
   if (!answer) co_return answer.error();
   const auto what = "committed offsets of group " + group;
   if (answer->body.error_code != ErrorCode::none) co_return broker_error(answer->body.error_code, what);
@@ -231,21 +232,21 @@ Co<Result<std::vector<TopicPartitionOffset>>> committed_once(Connection& connect
 }  // namespace
 
 Co<Result<void>> commit_offsets(Cluster& cluster, Membership as, std::vector<TopicPartitionOffset> offsets,
-                                Clock::TimePoint deadline) {
+                                Clock::TimePoint deadline, bool again) {
   if (offsets.empty()) co_return Result<void>();
   const auto group = as.group;
-  auto ask = [&cluster, &as, &offsets](Connection& connection) {
-    return commit_once(connection, cluster.settings(), as, offsets);
+  auto ask = [&as, &offsets](Connection& connection, Clock::Duration timeout) {
+    return commit_once(connection, timeout, as, offsets);
   };
-  co_return co_await at_coordinator<void>(cluster, group, deadline, ask);
+  co_return co_await at_coordinator<void>(cluster, group, deadline, ask, again);
 }
 
 Co<Result<std::vector<TopicPartitionOffset>>> committed_offsets(Cluster& cluster, std::string group,
                                                                 std::vector<TopicPartition> partitions,
                                                                 Clock::TimePoint deadline) {
   const auto name = group;
-  auto ask = [&cluster, &group, &partitions](Connection& connection) {
-    return committed_once(connection, cluster.settings(), group, partitions);
+  auto ask = [&group, &partitions](Connection& connection, Clock::Duration timeout) {
+    return committed_once(connection, timeout, group, partitions);
   };
   co_return co_await at_coordinator<std::vector<TopicPartitionOffset>>(cluster, name, deadline, ask);
 }

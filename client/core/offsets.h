@@ -28,9 +28,9 @@ struct Membership {
   std::string instance_id{};
   std::int32_t generation = -1;
 };
-/// Finds the coordinator, tries again on what passes until `deadline`.
+/// Finds the coordinator, tries again on what passes until `deadline`, unless not `again`.
 Co<Result<void>> commit_offsets(Cluster& cluster, Membership as, std::vector<TopicPartitionOffset> offsets,
-                                Clock::TimePoint deadline);
+                                Clock::TimePoint deadline, bool again = true);
 /// `offset` -1: none committed.
 Co<Result<std::vector<TopicPartitionOffset>>> committed_offsets(Cluster& cluster, std::string group,
                                                                 std::vector<TopicPartition> partitions,

@@ -186,7 +186,7 @@ void Producer::Impl::failed(const Batch& batch, const Error& error) {
   if (batch->over) {
     // Its fate stays unknown, and so does where the sequences stand.
     remove(batch);
-    queue.new_epoch_wanted = settings_.idempotence;
+    if (queue.unacked.empty()) queue.new_epoch_wanted = settings_.idempotence;
     return;
   }
   if (error.retriable) cluster_.mark_stale();
@@ -214,7 +214,9 @@ void Producer::Impl::give_up(const Batch& batch, const Error& error) {
   // In flight it stays in line until its answer comes: what follows must know whether it was written.
   if (!batch->in_flight) {
     remove(batch);
-    if (batch->base_sequence >= 0) batch->queue->new_epoch_wanted = true;
+    // While others of its line are of unknown fate too, they go again under their old sequences: a new epoch would
+    // write them twice. The broker's answer to the foremost says whether there is a gap.
+    if (batch->base_sequence >= 0 && batch->queue->unacked.empty()) batch->queue->new_epoch_wanted = true;
   }
   if (!batch->over) tell(*batch, &error, -1, -1);
 }

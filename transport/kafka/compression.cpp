@@ -2,6 +2,7 @@
 
 #include <lz4frame.h>
 #include <snappy.h>
+#include <sys/uio.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -124,7 +125,9 @@ ResultOf<void, Error> snappy_block(Bytes block, Buffer& out, std::size_t& budget
   budget -= plain;
   const auto at = out.size();
   out.resize(at + plain);
-  if (!snappy::RawUncompress(data, block.size(), reinterpret_cast<char*>(out.data() + at))) {
+  // Bounded by what was allocated and not by the length in the bytes, which may lie in memory that changes under us.
+  const iovec room{out.data() + at, plain};
+  if (!snappy::RawUncompressToIOVec(data, block.size(), &room, 1)) {
     return corrupt("snappy: malformed block");
   }
   return {};

@@ -1,7 +1,9 @@
 // The consumer against a real broker: the same stream by every path, places, resets, views, restarts.
 #include "ciuic/consumer.h"
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -356,6 +358,57 @@ TEST(Consumer, BothPathsGiveTheSameRecordsWhateverHappensToTheLog) {
   EXPECT_GT(compared, 1000);
 }
 
+TEST(Consumer, NoPartitionStarvesWhereAnswersAreSmallerThanTheList) {
+  TestBroker broker;
+  constexpr int partitions = 8;
+  broker.create_topic("data", partitions);
+  const std::string filler(1000, 'f');
+  std::vector<test::TestRecord> records;
+  for (int i = 0; i < 60; ++i) records.push_back({"k", filler});
+  for (int p = 0; p < partitions; ++p) {
+    for (int i = 0; i < 20; ++i) broker.append("data", p, records);
+  }
+  auto consumer = Consumer::open({{"bootstrap.servers", broker.address()},
+                                  {"transport", "tcp"},
+                                  {"fetch.max.bytes", "150000"},
+                                  {"max.partition.fetch.bytes", "65536"}})
+                      .value();
+  std::vector<TopicPartitionOffset> all;
+  for (int p = 0; p < partitions; ++p) all.push_back({"data", p, 0, {}});
+  ASSERT_TRUE(consumer.assign(all));
+  std::map<std::int32_t, int> batches_of;
+  int batches = 0;
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (batches < 40 && std::chrono::steady_clock::now() < deadline) {
+    for (const auto& batch : consumer.poll(100ms).value()) {
+      ++batches_of[batch.partition()];
+      ++batches;
+    }
+  }
+  // Of 160 batches a quarter has come: from everywhere, not all of one partition before the next.
+  EXPECT_EQ(batches_of.size(), static_cast<std::size_t>(partitions));
+}
+
+TEST(Consumer, CloseDoesNotWaitForABrokerThatHangs) {
+  // A listener that accepts in the kernel and never answers.
+  const auto listener = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::listen(listener, 16), 0);
+  ASSERT_EQ(::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  auto consumer =
+      Consumer::open({{"bootstrap.servers", "127.0.0.1:" + std::to_string(ntohs(address.sin_port))}}).value();
+  ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}}));
+  EXPECT_TRUE(consumer.poll(300ms).value().empty());
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_TRUE(consumer.close());
+  EXPECT_LT(std::chrono::steady_clock::now() - before, 10s);
+  ::close(listener);
+}
+
 TEST(Consumer, TransportAutoSaysWhyItFellBack) {
   TestBroker broker{{"onesided.enable", "false"}};
   broker.create_topic("data", 1);
@@ -443,7 +496,10 @@ TEST(Consumer, AForkedChildIsTold) {
   const auto child = ::fork();
   if (child == 0) {
     const auto got = consumer.poll(10ms);
-    const bool told = !got && got.error().trouble == Trouble::forked_child && consumer.close();
+    bool told = !got && got.error().trouble == Trouble::forked_child && consumer.close();
+    told = told && consumer.lags().empty() && consumer.assignment().empty();
+    consumer = Consumer::open({{"bootstrap.servers", broker.address()}}).value();  // what the error advises
+    told = told && consumer.close();
     ::_exit(told ? 0 : 1);
   }
   int status = 0;

@@ -132,6 +132,26 @@ TEST(Group, PatternsFindTopics) {
   EXPECT_TRUE(consumer.assignment().empty());
 }
 
+TEST(Group, TopicsAndPartitionsThatComeLaterAreFound) {
+  TestBroker broker{{"group.initial.rebalance.delay.ms", "0"}, {"auto.create.topics.enable", "false"}};
+  auto named = open(broker, {{"metadata.max.age.ms", "300"}});
+  auto pattern = open(broker, {{"group.id", "others"}, {"metadata.max.age.ms", "300"}});
+  ASSERT_TRUE(named.subscribe({"logs-late"}));
+  ASSERT_TRUE(pattern.subscribe({"^logs-.*"}));
+  const auto both_have = [&](std::size_t partitions) {
+    return eventually([&] {
+      EXPECT_TRUE(named.poll(20ms));
+      EXPECT_TRUE(pattern.poll(20ms));
+      return named.assignment().size() == partitions && pattern.assignment().size() == partitions;
+    });
+  };
+  EXPECT_FALSE(eventually([&] { return !named.poll(20ms) || !named.assignment().empty(); }, 500ms));
+  broker.create_topic("logs-late", 2);
+  EXPECT_TRUE(both_have(2));
+  broker.add_partitions("logs-late", 5);
+  EXPECT_TRUE(both_have(5));
+}
+
 TEST(Group, AStaticMemberComesBackToItsPartitions) {
   TestBroker broker{{"group.initial.rebalance.delay.ms", "0"}};
   broker.create_topic("data", 2);

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "client/core/connection.h"
+#include "transport/kafka/messages/create_partitions.h"
 #include "transport/kafka/messages/create_topics.h"
 #include "transport/kafka/messages/delete_topics.h"
 #include "transport/kafka/messages/produce.h"
@@ -93,6 +94,16 @@ void TestBroker::delete_topic(const std::string& name) {
   request.topics.emplace_back().name = name;
   request.timeout_ms = 10'000;
   check(call<kafka::DeleteTopicsResponse>(address(), std::move(request)).responses.at(0).error_code, "delete " + name);
+}
+
+void TestBroker::add_partitions(const std::string& name, std::int32_t partitions) {
+  kafka::CreatePartitionsRequest request;
+  auto& topic = request.topics.emplace_back();
+  topic.name = name;
+  topic.count = partitions;
+  topic.assignments.reset();
+  request.timeout_ms = 10'000;
+  check(call<kafka::CreatePartitionsResponse>(address(), std::move(request)).results.at(0).error_code, "grow " + name);
 }
 
 std::int64_t TestBroker::append(const std::string& topic, std::int32_t partition,

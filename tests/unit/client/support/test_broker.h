@@ -30,6 +30,8 @@ class TestBroker {
   void create_topic(const std::string& name, std::int32_t partitions,
                     std::vector<std::pair<std::string, std::string>> configs = {});
   void delete_topic(const std::string& name);
+  /// Grows the topic to `partitions` in all.
+  void add_partitions(const std::string& name, std::int32_t partitions);
   /// Appends one batch; gives its base offset.
   std::int64_t append(const std::string& topic, std::int32_t partition, const std::vector<TestRecord>& records,
                       kafka::Codec codec = kafka::Codec::none);

@@ -38,11 +38,11 @@ class Case:
 # The producer's defaults but for what a case names: batch.size 16 KiB, linger.ms 5, 5 requests in flight, idempotent with
 # acks=all. The last case is how a site that wants throughput configures it.
 CASES = [
-    Case(100, "1", "none", 6_000_000),
-    Case(100, "all", "lz4", 6_000_000),
-    Case(1024, "all", "none", 1_500_000),
-    Case(1024, "1", "lz4", 1_500_000),
-    Case(1024, "all", "none", 1_500_000, ("batch.size=262144", "linger.ms=20")),
+    Case(100, "1", "none", 3_000_000),
+    Case(100, "all", "lz4", 3_000_000),
+    Case(1024, "all", "none", 1_000_000),
+    Case(1024, "1", "lz4", 1_000_000),
+    Case(1024, "all", "none", 1_000_000, ("batch.size=262144", "linger.ms=20")),
 ]
 QUICK = [0, 2, 4]
 
@@ -120,25 +120,32 @@ def warm_up(broker, cases, partitions, records):
         delete_topic(broker, topic)
 
 
-def measure(broker, cases, partitions, scale, rounds, warm_records):
-    say(f"{broker.name}: warm-up")
-    warm_up(broker, cases, partitions, warm_records)
+def measure(running, cases, partitions, scale, rounds, warm_records):
+    """Every round of every case on one broker and at once on the other, so that a busy machine is busy for both."""
+    for broker in running.values():
+        say(f"{broker.name}: warm-up")
+        warm_up(broker, cases, partitions, warm_records)
     results = []
     for number, case in enumerate(cases):
         records = int(case.records * scale)
-        tries = {"produce": [], "fetch": []}
+        tries = {(kind, who): [] for kind in ("produce", "fetch") for who in running}
         for turn in range(rounds):
-            say(f"{broker.name}: {case.name}, {records:,} records, round {turn + 1} of {rounds}")
-            topic = f"perf-{number}-{turn}"
-            create_topic(broker, topic, partitions)
-            tries["produce"].append(produce(broker, case, topic, records))
-            tries["fetch"].append(consume(broker, case, topic, records, turn))
-            delete_topic(broker, topic)
-        # The median round by what is compared.
-        for kind, rows in tries.items():
-            rows.sort(key=lambda row: row["mb_cpu_s"])
-            results.append({"case": case.name, "kind": kind, "records": records, **rows[len(rows) // 2],
-                            "mb_cpu_s_all": [round(row["mb_cpu_s"], 1) for row in rows]})
+            for who, broker in running.items():
+                say(f"{case.name}, {records:,} records, round {turn + 1} of {rounds}: {broker.name}")
+                topic = f"perf-{number}-{turn}"
+                create_topic(broker, topic, partitions)
+                tries["produce", who].append(produce(broker, case, topic, records))
+                tries["fetch", who].append(consume(broker, case, topic, records, turn))
+                delete_topic(broker, topic)
+        for kind in ("produce", "fetch"):
+            row = {"kind": kind, "case": case.name, "records": records}
+            for who in running:
+                # The median round by what is compared.
+                rows = sorted(tries[kind, who], key=lambda one: one["mb_cpu_s"])
+                row[who] = {**rows[len(rows) // 2], "mb_cpu_s_all": [round(one["mb_cpu_s"], 1) for one in rows]}
+            if "theirs" in row:
+                row["ratio"] = row["ours"]["mb_cpu_s"] / row["theirs"]["mb_cpu_s"]
+            results.append(row)
     return results
 
 
@@ -210,6 +217,7 @@ def main():
     parser.add_argument("--json", action="store_true", help="the report as JSON on stdout instead of the table")
     parser.add_argument("--cases", help="which, by number, as in 1,5: " + "; ".join(f"{i + 1} {case.name}" for i, case in enumerate(CASES)))
     parser.add_argument("--rounds", type=int, help="rounds a case; the median is told (default 3, with --quick 1)")
+    parser.add_argument("--scale", type=float, help="times the records of each case (default 1, with --quick 0.2)")
     parser.add_argument("--partitions", type=int, default=4, help="partitions of each topic (default 4)")
     parser.add_argument("--broker", default=str(brokers.ROOT / "build/release/bin/ciuic-broker"), help="our broker (default: build/release)")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="setting for both brokers; may be repeated")
@@ -222,23 +230,21 @@ def main():
     cases = [CASES[i] for i in QUICK] if arguments.quick else CASES
     if arguments.cases:
         cases = [CASES[int(number) - 1] for number in arguments.cases.split(",")]
-    scale = 0.2 if arguments.quick else 1.0
+    scale = arguments.scale or (0.2 if arguments.quick else 1.0)
     rounds = arguments.rounds or (1 if arguments.quick else 3)
-    warm_records = 500_000 if arguments.quick else 1_000_000
+    warm_records = 300_000 if arguments.quick else 500_000
     folder = pathlib.Path(arguments.folder or tempfile.mkdtemp(prefix="kafka-vs-apache-"))
     folder.mkdir(parents=True, exist_ok=True)
-    measured = {}
+    running = {}
     try:
-        starts = {"ours": lambda: brokers.Ours(arguments.broker, folder / "ours", arguments.partitions, arguments.override)}
-        if not arguments.ours_only:
-            starts["theirs"] = lambda: brokers.Apache(folder / "apache", arguments.partitions, arguments.override)
-        for who, start in starts.items():
-            broker = start()
-            try:
-                measured[who] = measure(broker, cases, arguments.partitions, scale, rounds, warm_records)
-            finally:
+        try:
+            running["ours"] = brokers.Ours(arguments.broker, folder / "ours", arguments.partitions, arguments.override)
+            if not arguments.ours_only:
+                running["theirs"] = brokers.Apache(folder / "apache", arguments.partitions, arguments.override)
+            results = measure(running, cases, arguments.partitions, scale, rounds, warm_records)
+        finally:
+            for broker in running.values():
                 broker.stop()
-            shutil.rmtree(broker.folder, ignore_errors=True)
         say("ciuickafka: start to first produce, idle memory")
         startup = start_to_first_produce(arguments.broker, folder, 5 if arguments.quick else 15)
         idle = idle_memory(arguments.broker, folder)
@@ -246,13 +252,6 @@ def main():
         if not arguments.folder:
             shutil.rmtree(folder, ignore_errors=True)
 
-    results = []
-    for number, ours in enumerate(measured["ours"]):
-        row = {"kind": ours["kind"], "case": ours["case"], "records": ours["records"], "ours": ours}
-        if "theirs" in measured:
-            row["theirs"] = measured["theirs"][number]
-            row["ratio"] = ours["mb_cpu_s"] / row["theirs"]["mb_cpu_s"]
-        results.append(row)
     report = {"date": datetime.date.today().isoformat(), "machine": machine(), "peer": f"Apache Kafka {brokers.apache_version()}",
               "rounds": rounds, "partitions": arguments.partitions, "results": results, "start": startup, "idle": idle}
     if arguments.json:

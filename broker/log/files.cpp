@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "broker/log/open_logs.h"
 #include "transport/base/unique_fd.h"
 
 namespace ciuic::broker {
@@ -95,8 +97,16 @@ class PosixFile final : public File {
   UniqueFd fd_;
 };
 
+std::size_t logs_open_max() {
+  ::rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
+  return static_cast<std::size_t>(std::min<::rlim_t>(limit.rlim_cur, 1U << 20)) / 4;
+}
+
 class PosixFiles final : public Files {
  public:
+  OpenLogs* open_logs() override { return &open_logs_; }
+
   IoResult<std::shared_ptr<File>> open(const std::string& path, OpenMode mode) override {
     const int flags = mode == OpenMode::read ? O_RDONLY : mode == OpenMode::read_write ? O_RDWR : O_RDWR | O_CREAT;
     UniqueFd fd(::open(path.c_str(), flags | O_CLOEXEC, 0644));
@@ -157,6 +167,9 @@ class PosixFiles final : public Files {
     if (::fsync(fd.get()) != 0) return failed("fsync", path, errno);
     return {};
   }
+
+ private:
+  OpenLogs open_logs_{logs_open_max()};
 };
 
 }  // namespace

@@ -11,6 +11,8 @@
 
 namespace ciuic::broker {
 
+class OpenLogs;
+
 /// Why the file system refused: errno and a sentence with path and operation.
 struct IoError {
   IoError() = default;
@@ -60,9 +62,12 @@ class Files {
   [[nodiscard]] virtual IoResult<void> remove_all(const std::string& path) = 0;
   [[nodiscard]] virtual IoResult<bool> exists(const std::string& path) = 0;
   [[nodiscard]] virtual IoResult<void> sync_directory(const std::string& path) = 0;
+  /// Who bounds the number of open `.log` files; nullptr where nothing does.
+  [[nodiscard]] virtual OpenLogs* open_logs() = 0;
 };
 
-/// The machine's file system. One object for the process.
+/// The machine's file system. One object for the process. Keeps a quarter of the open file limit (RLIMIT_NOFILE, as it
+/// is at the first use) for `.log` files: a partition's memory takes one descriptor too, a connection another.
 [[nodiscard]] Files& posix_files();
 
 /// Whole content of a small file.

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <limits>
 
+#include "broker/log/open_logs.h"
+
 namespace ciuic::broker {
 
 std::string segment_file(const std::string& directory, kafka::Offset base, std::string_view suffix) {
@@ -18,15 +20,25 @@ constexpr std::string_view index_files[] = {index_suffix, time_index_suffix, txn
 }
 
 IoResult<std::shared_ptr<File>> SegmentFiles::log() {
+  used_.store(true, std::memory_order_relaxed);
+  std::shared_ptr<File> opened;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (log_) return log_;
+    // Of a deleted segment: under its new name while it is there, and never made anew. An empty file under the old name
+    // would end the log for the next start.
+    auto file = deleted_ ? files_.open(path(log_suffix) + std::string(deleted_suffix), OpenMode::read_write)
+                         : files_.open(path(log_suffix), OpenMode::create);
+    if (!file) return file.error();
+    log_ = opened = *file;
+  }
+  if (auto* all = files_.open_logs()) all->opened(weak_from_this());
+  return opened;
+}
+
+bool SegmentFiles::is_open() const {
   const std::scoped_lock lock(mutex_);
-  if (log_) return log_;
-  // Of a deleted segment: under its new name while it is there, and never made anew. An empty file under the old name
-  // would end the log for the next start.
-  auto file = deleted_ ? files_.open(path(log_suffix) + std::string(deleted_suffix), OpenMode::read_write)
-                       : files_.open(path(log_suffix), OpenMode::create);
-  if (!file) return file.error();
-  log_ = *file;
-  return log_;
+  return log_ != nullptr;
 }
 
 IoResult<void> SegmentFiles::write_index(std::string_view suffix, std::uint64_t at, Bytes bytes) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -27,14 +28,17 @@ inline constexpr std::string_view cleaned_suffix = ".cleaned";
 inline constexpr std::string_view swap_suffix = ".swap";
 
 /// The files of one segment, opened when first needed. Used by FileIo jobs; any thread.
-class SegmentFiles {
+class SegmentFiles : public std::enable_shared_from_this<SegmentFiles> {
  public:
   SegmentFiles(Files& files, std::string directory, kafka::Offset base)
       : files_(files), directory_(std::move(directory)), base_(base) {}
 
   /// Opens, or makes, the segment's file. Of a segment that was deleted: its file under the new name, ENOENT once it is
-  /// removed.
+  /// removed. The caller's pointer keeps the handle; ours may be closed by `Files::open_logs`.
   [[nodiscard]] IoResult<std::shared_ptr<File>> log();
+  [[nodiscard]] bool is_open() const;
+  /// True if `log` was called since the last call of this.
+  [[nodiscard]] bool was_used() { return used_.exchange(false, std::memory_order_relaxed); }
   [[nodiscard]] std::string path(std::string_view suffix) const { return segment_file(directory_, base_, suffix); }
   [[nodiscard]] Files& files() const { return files_; }
   /// Writes index bytes at `at` (a multiple of the entry size).
@@ -62,6 +66,7 @@ class SegmentFiles {
   mutable std::mutex mutex_;
   std::shared_ptr<File> log_;
   bool deleted_ = false;
+  std::atomic<bool> used_{false};
 };
 
 /// Index entries in memory, while a segment is active and until its files are written after a roll.

@@ -10,6 +10,7 @@
 
 #include "broker/log/file_io.h"
 #include "broker/log/files.h"
+#include "broker/log/open_logs.h"
 
 namespace ciuic::broker::testing {
 
@@ -25,6 +26,7 @@ class SimulatedFiles final : public Files {
   IoResult<void> remove_all(const std::string& path) override;
   IoResult<bool> exists(const std::string& path) override;
   IoResult<void> sync_directory(const std::string& path) override;
+  OpenLogs* open_logs() override { return &open_logs_; }
 
   /// The machine stops: of each file's writes since its last sync only a prefix stays, its last one possibly cut.
   void lose_unsynced(std::mt19937_64& random);
@@ -56,6 +58,7 @@ class SimulatedFiles final : public Files {
 
  private:
   friend class SimulatedFile;
+  OpenLogs open_logs_{3};  // so few that what runs here always meets closed ones
   std::map<std::string, std::shared_ptr<Node>> files_;
   std::set<std::string> directories_{"/"};
   std::uint64_t used_ = 0;

@@ -69,8 +69,9 @@ void Consumer::Impl::plan() {
       for (const auto& one : wanted) find(one.key)->asking = true;
     }
     if (wanted.empty()) continue;
-    // An answer is filled in the order asked: whoever has nothing comes first, so that a long list starves nobody.
-    std::stable_partition(wanted.begin(), wanted.end(), [](const ReadPlan& one) { return one.hungry; });
+    // An answer is filled in the order asked: whoever was served longest ago comes first, so that nobody starves.
+    std::stable_sort(wanted.begin(), wanted.end(),
+                     [](const ReadPlan& a, const ReadPlan& b) { return a.served < b.served; });
     nodes_[node].fetching = true;
     loop_.spawn(fetch(node, std::move(wanted)));
   }
@@ -123,7 +124,7 @@ void Consumer::Impl::plan_one(Assigned& one, Plans& plans) {
     if (static_cast<std::int64_t>(one.fetched_bytes) >= room) {
       plans.full[leader] = true;
     } else if (!one.asking) {
-      plans.fetches[leader].push_back({key, one.fetch_position, topic_id, one.fetched.empty()});
+      plans.fetches[leader].push_back({key, one.fetch_position, topic_id, one.served});
     }
   } else if (one.path == Path::one_sided) {
     const auto& session = nodes_[leader].session;

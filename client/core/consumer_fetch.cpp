@@ -131,6 +131,7 @@ void Consumer::Impl::take_answer(Assigned& one, kafka::FetchResponse::PartitionD
     }
   }
   fetched.memory = memory;
+  one.served = ++answers_;
   one.fetch_position = fetched.next_offset;
   one.fetched_bytes += fetched.bytes;
   one.fetched.push_back(std::move(fetched));

@@ -100,6 +100,7 @@ struct Assigned {
   std::deque<Fetched> fetched{};
   std::size_t fetched_bytes = 0;
   std::int64_t fetch_position = -1;
+  std::uint64_t served = 0;  ///< when an answer last had something of it; rises
   AbortedFilter filter{};
 
   std::shared_ptr<GrantedRead> read{};
@@ -188,7 +189,7 @@ class Consumer::Impl {
     Key key;
     std::int64_t offset;
     kafka::TopicId topic_id;
-    bool hungry = true;  ///< nothing of it is waiting for the program
+    std::uint64_t served = 0;
   };
   /// What one look at the partitions found to be asked, by broker.
   struct Plans {
@@ -240,6 +241,7 @@ class Consumer::Impl {
   core::GroupMember group_;
   core::Signal plan_again_;
   std::map<std::int32_t, NodePath> nodes_;                            // the loop's
+  std::uint64_t answers_ = 0;                                         // Fetch answers with data; the loop's
   bool refreshing_ = false;                                           // the loop's
   Clock::TimePoint next_refresh_{};                                   // the loop's
   std::map<std::string, std::shared_ptr<rdma::Provider>> providers_;  // the loop's

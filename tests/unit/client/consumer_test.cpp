@@ -498,8 +498,10 @@ TEST(Consumer, AForkedChildIsTold) {
     const auto got = consumer.poll(10ms);
     bool told = !got && got.error().trouble == Trouble::forked_child && consumer.close();
     told = told && consumer.lags().empty() && consumer.assignment().empty();
+#if !defined(__SANITIZE_THREAD__)  // which allows a forked child no threads
     consumer = Consumer::open({{"bootstrap.servers", broker.address()}}).value();  // what the error advises
     told = told && consumer.close();
+#endif
     ::_exit(told ? 0 : 1);
   }
   int status = 0;

@@ -140,9 +140,10 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
   impl->home = std::move(*home);
   broker.cluster_id = impl->home.cluster_id;
 
-  const auto cores = std::max(1U, std::thread::hardware_concurrency());
+  // A core is left to the file threads, which every produce passes through.
+  const auto cores = std::max(2U, std::thread::hardware_concurrency());
   impl->shards = std::make_unique<Shards>(
-      broker.config.network_threads > 0 ? static_cast<std::size_t>(broker.config.network_threads) : cores);
+      broker.config.network_threads > 0 ? static_cast<std::size_t>(broker.config.network_threads) : cores - 1);
   broker.shards = impl->shards.get();
   for (const auto& address : *addresses) {
     auto listener = kafka::net::Listener::open((*impl->shards)[0].context(), address.host, address.port);

@@ -88,9 +88,6 @@ class PosixFile final : public File {
   void start_writeback(std::uint64_t from, std::uint64_t to) override {
     ::sync_file_range(fd_.get(), static_cast<off64_t>(from), static_cast<off64_t>(to - from), SYNC_FILE_RANGE_WRITE);
   }
-  void forget_cached(std::uint64_t from, std::uint64_t to) override {
-    ::posix_fadvise(fd_.get(), static_cast<off_t>(from), static_cast<off_t>(to - from), POSIX_FADV_DONTNEED);
-  }
 
  private:
   std::string path_;

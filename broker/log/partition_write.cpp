@@ -12,7 +12,7 @@ using kafka::ErrorCode;
 
 namespace {
 
-/// After this many written bytes the kernel is told to start writing back, and to forget what it wrote the time before.
+/// After this many written bytes the kernel is told to start writing back.
 constexpr std::uint64_t writeback_step_bytes = 8U << 20;
 /// Index entries gather in memory up to a page of the file.
 constexpr std::size_t index_entries_step = 512;
@@ -20,8 +20,6 @@ constexpr std::size_t index_entries_step = 512;
 void hint_writeback(SegmentFiles& files, File& log, std::uint64_t end) {
   if (end - files.hinted_to < writeback_step_bytes) return;
   log.start_writeback(files.hinted_to, end);
-  if (files.hinted_to > files.forgotten_to) log.forget_cached(files.forgotten_to, files.hinted_to);
-  files.forgotten_to = files.hinted_to;
   files.hinted_to = end;
 }
 

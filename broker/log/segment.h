@@ -57,7 +57,6 @@ class SegmentFiles : public std::enable_shared_from_this<SegmentFiles> {
   [[nodiscard]] IoResult<void> remove_deleted();
   /// Progress of writeback hints; only the write queue's jobs touch it.
   std::uint64_t hinted_to = 0;
-  std::uint64_t forgotten_to = 0;
 
  private:
   Files& files_;

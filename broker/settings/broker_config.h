@@ -16,7 +16,7 @@ struct BrokerConfig {
   std::string rack;
   std::string log_level;
 
-  std::int32_t network_threads = 0;  // 0: one a core
+  std::int32_t network_threads = 0;  // 0: one a core but one
   std::int32_t io_threads = 2;
   std::int32_t recovery_threads = 2;
   std::int32_t request_bytes_max = 0;

@@ -128,7 +128,7 @@ const Setting rows[] = {
     broker("node.id", INT, "1", 0, int_max, broker_member<&B::node_id>, "This broker's id."),
     broker("num.io.threads", INT, "2", 1, 1024, broker_member<&B::io_threads>, "Threads that read and write files."),
     broker("num.network.threads", INT, "0", 0, 1024, broker_member<&B::network_threads>,
-           "Threads that serve connections and own partitions; 0: one a core."),
+           "Threads that serve connections and own partitions; 0: one a core but one, at least one."),
     broker("num.partitions", INT, "1", 1, 100000, broker_member<&B::partitions_default>,
            "Partitions of topics that do not name a number."),
     broker("num.recovery.threads.per.data.dir", INT, "2", 1, 1024, broker_member<&B::recovery_threads>,

@@ -30,7 +30,8 @@ class Ours:
         ready = os.path.join(self.folder, "port")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(ready)
-        keys = {"log.dirs": os.path.join(self.folder, "logs"), "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+        # Two threads even where the default is one: what crosses from shard to shard is to be tested on small machines too.
+        keys = {"log.dirs": os.path.join(self.folder, "logs"), "num.network.threads": 2, "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
                 "offsets.topic.num.partitions": 5, "group.initial.rebalance.delay.ms": 0, "log.memory.bytes": 268435456, **self.settings}
         command = [self.program, "--port-file", ready]
         for key, value in keys.items():

@@ -49,6 +49,7 @@ TestBroker::TestBroker(std::initializer_list<broker::Overrides::value_type> over
   if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary directory");
   directory_ = pattern;
   overrides_.try_emplace("log.dirs", (directory_ / "log").string());
+  overrides_.try_emplace("num.network.threads", "2");  // crossings between shards, on a small machine too
   overrides_.try_emplace("onesided.runtime.dir", (directory_ / "run").string());
   start();
 }

@@ -77,7 +77,6 @@ class SimulatedFile final : public File {
     return {};
   }
   void start_writeback(std::uint64_t, std::uint64_t) override {}
-  void forget_cached(std::uint64_t, std::uint64_t) override {}
 
  private:
   SimulatedFiles& files_;

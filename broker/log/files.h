@@ -35,8 +35,8 @@ class File {
   [[nodiscard]] virtual IoResult<void> sync() = 0;
   [[nodiscard]] virtual IoResult<std::uint64_t> size() const = 0;
   [[nodiscard]] virtual IoResult<void> truncate(std::uint64_t bytes) = 0;
-  /// A hint, never an error: start writing [from, to) back. What is clean the kernel drops when it needs the memory; until
-  /// then it serves chunks that were evicted. (Dropping it ourselves cost a twelfth of produce's CPU.)
+  /// A hint, never an error: start writing [from, to) back. What is clean the kernel drops when it needs the memory;
+  /// until then it serves chunks that were evicted. (Dropping it ourselves cost a twelfth of produce's CPU.)
   virtual void start_writeback(std::uint64_t from, std::uint64_t to) = 0;
 };
 

@@ -357,8 +357,8 @@ TEST(ProducerFaults, FlushAndCloseEndInTimeAndEveryCallbackRunsOnce) {
 
 TEST(ProducerFaults, ACallbackMaySendButNotWait) {
   ScriptedBroker broker(1, [](const SeenBatch&) { return fine; });
+  std::promise<void> done;  // outlives the producer, whose thread sets it
   auto producer = open(broker);
-  std::promise<void> done;
   ASSERT_TRUE(producer.send(record("0"), [&](const Result<Written>& first) {
     EXPECT_TRUE(first);
     EXPECT_EQ(producer.flush(1s).error().trouble, Trouble::invalid_state);

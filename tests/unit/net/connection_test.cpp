@@ -106,12 +106,7 @@ class ConnectionTest : public ::testing::Test {
   }
   bool closes() { return receive(1).empty() && echo.ended.get_future().wait_for(10s) == std::future_status::ready; }
   void on_context(std::function<void()> act) {
-    std::promise<void> done;
-    asio::post(context, [&] {
-      act();
-      done.set_value();
-    });
-    done.get_future().wait();
+    asio::post(context, std::packaged_task<void()>(std::move(act))).wait();
   }
 
   void wait_until_started(const std::string& kinds) {

@@ -34,6 +34,7 @@ void Shard::stop() {
 Shard* Shard::current() { return current_shard; }
 
 void Shard::post(Task task) {
+  if (HeldPosts::take(*this, task)) return;
   asio::post(context_, [task = std::move(task)]() mutable { task(); });
 }
 

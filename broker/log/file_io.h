@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -24,12 +25,24 @@ class FileIo {
   virtual ~FileIo() = default;
   /// A queue of its own. Any thread.
   [[nodiscard]] virtual IoQueue make_queue() = 0;
-  /// Any thread; never runs `job` inside the call.
-  virtual void submit(IoQueue queue, Task job) = 0;
+  /// Any thread; never runs `job` inside the call. The job may wait for the disk.
+  void submit(IoQueue queue, Task job) { take(queue, IoKind::device, std::move(job)); }
+  /// The same for a write that the kernel takes into its page cache: microseconds, unless it throttles the writer.
+  void submit_cached(IoQueue queue, Task job) { take(queue, IoKind::page_cache, std::move(job)); }
   [[nodiscard]] virtual Files& files() = 0;
+
+ protected:
+  enum class IoKind : std::uint8_t { page_cache, device };
+
+ private:
+  virtual void take(IoQueue queue, IoKind kind, Task job) = 0;
 };
 
 /// `threads` threads. The destructor runs what was submitted, then joins.
+///
+/// Waking a thread costs as much as a small write. So one that is awake takes the page cache's jobs one after the
+/// other and answers several owners' posts with one wake each. A job wakes another thread when jobs gather, or when
+/// those awake are at the device or have not come on for a millisecond (the kernel throttles them).
 class ThreadPoolIo final : public FileIo {
  public:
   ThreadPoolIo(Files& files, unsigned threads);
@@ -38,15 +51,22 @@ class ThreadPoolIo final : public FileIo {
   ThreadPoolIo& operator=(const ThreadPoolIo&) = delete;
 
   IoQueue make_queue() override;
-  void submit(IoQueue queue, Task job) override;
   Files& files() override { return files_; }
 
  private:
+  struct Job {
+    IoKind kind;
+    Task task;
+  };
   struct Waiting {
-    std::deque<Task> jobs;
+    std::deque<Job> jobs;
     bool running = false;
   };
-  void work();
+  void take(IoQueue queue, IoKind kind, Task job) override;
+  void work(std::size_t thread);
+  void run_one(std::unique_lock<std::mutex>& lock, std::size_t thread);
+  [[nodiscard]] bool device_next() const;
+  [[nodiscard]] bool wake_another();
 
   Files& files_;
   std::mutex mutex_;
@@ -55,6 +75,10 @@ class ThreadPoolIo final : public FileIo {
   bool stopping_ = false;
   std::unordered_map<IoQueue, Waiting> waiting_;
   std::deque<IoQueue> ready_;
+  std::size_t asleep_ = 0;   // threads that nobody has told to wake
+  std::size_t told_ = 0;     // told, and not awake yet
+  std::size_t looking_ = 0;  // threads that will look at ready_ soon: told, or awake and not at the device
+  std::vector<std::optional<Clock::TimePoint>> writing_since_;  // a thread's, of its page cache job
   std::vector<std::thread> threads_;
 };
 

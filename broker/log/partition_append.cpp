@@ -70,7 +70,7 @@ void Partition::append(Bytes records, const AppendOptions& options, AppendCallba
   if (config_.timestamp_type == TimestampType::log_append_time) result.log_append_time_ms = now_ms;
   result.log_start_offset = log_start_;
   waiters_.push_back({log_end_, result, std::move(callback)});
-  start_write();
+  write_soon();
 }
 
 void Partition::answer_duplicate(const ProducerState::Batch& original, AppendCallback callback) {

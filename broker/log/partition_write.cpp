@@ -73,6 +73,16 @@ void Partition::start_write() {
   if (writes_in_flight_ == 0) submit_write();
 }
 
+/// Behind what already waits for this executor: a request's other partitions then go to the file threads together, and
+/// a partition's next batches with its first.
+void Partition::write_soon() {
+  if (writes_in_flight_ > 0 || std::exchange(write_is_due_, true)) return;
+  parts_.executor->post([self = shared_from_this()] {
+    self->write_is_due_ = false;
+    self->start_write();
+  });
+}
+
 void Partition::submit_write() {
   if (dirty_.empty() || offline()) return;
   auto job = std::make_shared<WriteJob>();
@@ -114,11 +124,15 @@ void Partition::submit_write() {
   job->sync = messages_since_flush_ >= static_cast<std::uint64_t>(std::max<std::int64_t>(config_.flush_messages, 1));
   if (job->sync) messages_since_flush_ = 0;
   ++writes_in_flight_;
-  parts_.io->submit(write_queue_, [self = shared_from_this(), job]() mutable {
+  auto run = [self = shared_from_this(), job]() mutable {
     if (const auto done = job->run(); !done) job->error = done.error();
     auto& executor = *self->parts_.executor;
     executor.post([self = std::move(self), job = std::move(job)] { self->written(*job); });
-  });
+  };
+  if (job->sync)
+    parts_.io->submit(write_queue_, std::move(run));
+  else
+    parts_.io->submit_cached(write_queue_, std::move(run));
 }
 
 void Partition::written(WriteJob& job) {

@@ -2,6 +2,7 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "transport/base/clock.h"
 
@@ -43,6 +44,27 @@ class Executor {
   virtual void post_at(Clock::TimePoint when, Task task) = 0;
   /// True on this executor's own thread.
   [[nodiscard]] virtual bool is_current() const = 0;
+};
+
+/// What its thread posts while one lives goes at `send`, as one task an executor: one wake where there would be many.
+/// The order of posts to one executor stays. One a thread; used on that thread only.
+class HeldPosts {
+ public:
+  HeldPosts();
+  ~HeldPosts();  ///< sends
+  HeldPosts(const HeldPosts&) = delete;
+  HeldPosts& operator=(const HeldPosts&) = delete;
+
+  void send();
+  /// For an Executor's `post`: true when this thread holds its posts, and `task` was taken.
+  [[nodiscard]] static bool take(Executor& executor, Task& task);
+
+ private:
+  struct Held {
+    Executor* executor;
+    std::vector<Task> tasks;
+  };
+  std::vector<Held> held_;
 };
 
 }  // namespace ciuic

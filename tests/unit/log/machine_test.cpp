@@ -126,6 +126,78 @@ TEST(ThreadPool, AJobThatIsHeldUpHoldsNoOtherQueueUp) {
   let_go.set_value();
 }
 
+TEST(ThreadPool, AWriteThatTheKernelHoldsUpHoldsOthersUpForAMoment) {
+  // Writes to the page cache share a thread while it comes on. One that is throttled must not keep the rest.
+  std::promise<void> let_go;
+  std::promise<void> others;
+  auto held = let_go.get_future();
+  std::atomic<int> left{3};
+  ThreadPoolIo pool(posix_files(), 2);
+  pool.submit_cached(pool.make_queue(), [&held] { held.wait(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (int i = 0; i < 3; ++i)
+    pool.submit_cached(pool.make_queue(), [&] {
+      if (left.fetch_sub(1) == 1) others.set_value();
+    });
+  EXPECT_EQ(others.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  let_go.set_value();
+}
+
+TEST(ThreadPool, OwnersHearOfAWriteBeforeTheThreadGoesToTheDisk) {
+  // A job's posts are handed over together with those of other cached writes, never after somebody's fsync.
+  class Heard final : public Executor {
+   public:
+    void post(Task task) override {
+      if (!HeldPosts::take(*this, task)) task();
+    }
+    void post_at(Clock::TimePoint, Task) override { std::abort(); }
+    [[nodiscard]] bool is_current() const override { return false; }
+  };
+  Heard owner;
+  std::promise<void> begin;
+  std::promise<void> heard;
+  std::promise<void> let_go;
+  auto begun = begin.get_future();
+  auto held = let_go.get_future();
+  ThreadPoolIo pool(posix_files(), 1);
+  pool.submit_cached(pool.make_queue(), [&begun] { begun.wait(); });
+  pool.submit_cached(pool.make_queue(), [&] { owner.post([&heard] { heard.set_value(); }); });
+  pool.submit(pool.make_queue(), [&held] { held.wait(); });
+  begin.set_value();
+  EXPECT_EQ(heard.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  let_go.set_value();
+}
+
+TEST(HeldPosts, GoInTheirOrderOneTaskAnExecutor) {
+  class Counting final : public Executor {
+   public:
+    void post(Task task) override {
+      if (HeldPosts::take(*this, task)) return;
+      ++tasks;
+      task();
+    }
+    void post_at(Clock::TimePoint, Task) override { std::abort(); }
+    [[nodiscard]] bool is_current() const override { return false; }
+    int tasks = 0;
+  };
+  Counting first;
+  Counting second;
+  std::vector<int> ran;
+  {
+    HeldPosts held;
+    for (int i = 0; i < 6; ++i) (i % 2 == 0 ? first : second).post([&ran, i] { ran.push_back(i); });
+    EXPECT_TRUE(ran.empty());
+    held.send();
+    EXPECT_EQ(ran, (std::vector<int>{0, 2, 4, 1, 3, 5}));
+    first.post([&ran] { ran.push_back(6); });
+  }
+  EXPECT_EQ(ran.back(), 6);
+  EXPECT_EQ(first.tasks, 2);
+  EXPECT_EQ(second.tasks, 1);
+  first.post([&ran] { ran.push_back(7); });
+  EXPECT_EQ(ran.back(), 7) << "nothing is held any more";
+}
+
 class OnTheMachine : public ::testing::Test {
  protected:
   void SetUp() override {

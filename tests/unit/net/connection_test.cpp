@@ -105,9 +105,7 @@ class ConnectionTest : public ::testing::Test {
     return out;
   }
   bool closes() { return receive(1).empty() && echo.ended.get_future().wait_for(10s) == std::future_status::ready; }
-  void on_context(std::function<void()> act) {
-    asio::post(context, std::packaged_task<void()>(std::move(act))).wait();
-  }
+  void on_context(std::function<void()> act) { asio::post(context, std::packaged_task<void()>(std::move(act))).wait(); }
 
   void wait_until_started(const std::string& kinds) {
     std::string seen;

@@ -73,7 +73,7 @@ class SimulatedIo final : public FileIo {
  public:
   explicit SimulatedIo(Files& files) : files_(files) {}
   IoQueue make_queue() override { return next_++; }
-  void submit(IoQueue queue, Task job) override { waiting_[queue].push_back(std::move(job)); }
+  void take(IoQueue queue, IoKind, Task job) override { waiting_[queue].push_back(std::move(job)); }
   Files& files() override { return files_; }
 
   [[nodiscard]] bool idle() const { return waiting_.empty(); }

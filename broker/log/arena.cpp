@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -56,8 +58,15 @@ std::optional<std::uint32_t> Arena::class_for(std::uint64_t bytes) const {
 bool Arena::may_take(std::uint64_t bytes, MemoryFor purpose) const {
   if (purpose == MemoryFor::append) return true;
   const auto limit = eighths(config_.budget_bytes, purpose == MemoryFor::exposure ? 7 : 9);
-  const auto used = used_bytes();
+  const auto used = in_use_bytes();
   return used <= limit && bytes <= limit - used;
+}
+
+std::uint64_t Arena::in_use_bytes() const {
+  // Two counters: for an instant one may be ahead of the other.
+  const auto kept = kept_free_bytes();
+  const auto used = used_bytes();
+  return used - std::min(used, kept);
 }
 
 std::shared_ptr<PartitionMemory> Arena::make_memory() {
@@ -80,11 +89,33 @@ void Arena::watch(const std::shared_ptr<Chunk>& chunk, std::function<void(const 
 void Arena::relieve(std::uint64_t coming) {
   // What is coming counts: else an allocation that does not fit below the limit would be refused for ever, with nobody
   // asked to make room.
-  const auto limit = eighths(config_.budget_bytes, 7);
-  const auto room = limit - std::min(coming, limit);
-  if (used_bytes() <= room || relieving_.exchange(true)) return;
-  const auto target = std::min(eighths(config_.budget_bytes, 6), room);
-  std::vector<std::shared_ptr<PartitionMemory>> memories;
+  const auto room_below = [coming](std::uint64_t limit) { return limit - std::min(coming, limit); };
+  const auto chunks_max = room_below(eighths(config_.budget_bytes, 7));
+  const auto all_max = room_below(config_.budget_bytes);
+  if ((in_use_bytes() <= chunks_max && used_bytes() <= all_max) || relieving_.exchange(true)) return;
+  if (used_bytes() > all_max) punch_kept(all_max);
+  if (in_use_bytes() > chunks_max) evict_coldest(std::min(eighths(config_.budget_bytes, 6), chunks_max));
+  relieving_.store(false);
+}
+
+void Arena::punch_kept(std::uint64_t target) {
+  std::vector<std::shared_ptr<PartitionMemory>> quiet;
+  std::vector<std::shared_ptr<PartitionMemory>> busy;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (kept_free_bytes() == 0) return;
+    for (const auto& weak : memories_)
+      if (auto memory = weak.lock()) (memory->took_of_late() ? busy : quiet).push_back(std::move(memory));
+  }
+  for (const auto& memories : {std::cref(quiet), std::cref(busy)}) {
+    for (const auto& memory : memories.get()) {
+      if (used_bytes() <= target) return;
+      memory->punch_free();
+    }
+  }
+}
+
+void Arena::evict_coldest(std::uint64_t target) {
   struct Candidate {
     std::shared_ptr<Chunk> chunk;
     std::function<void(const std::shared_ptr<Chunk>&)> evict;
@@ -93,9 +124,6 @@ void Arena::relieve(std::uint64_t coming) {
   std::uint64_t on_the_way = 0;
   {
     const std::scoped_lock lock(mutex_);
-    if (kept_free_bytes() > 0)
-      for (const auto& weak : memories_)
-        if (auto memory = weak.lock()) memories.push_back(std::move(memory));
     std::erase_if(watched_, [](const Watched& one) { return one.chunk.expired(); });
     for (const auto& one : watched_) {
       auto chunk = one.chunk.lock();
@@ -106,34 +134,39 @@ void Arena::relieve(std::uint64_t coming) {
         on_the_way += chunk->memory().size();
     }
   }
-  for (const auto& memory : memories) {
-    if (used_bytes() <= target) break;
-    memory->punch_free();
+  const auto used = in_use_bytes();
+  if (used <= target || used - target <= on_the_way) return;
+  round_.fetch_add(1, std::memory_order_relaxed);
+  std::sort(cold.begin(), cold.end(),
+            [](const Candidate& a, const Candidate& b) { return a.chunk->last_used() < b.chunk->last_used(); });
+  auto wanted = used - target - on_the_way;
+  for (const auto& one : cold) {
+    evictions_.fetch_add(1, std::memory_order_relaxed);
+    one.evict(one.chunk);
+    const auto size = one.chunk->memory().size();
+    if (size >= wanted) break;
+    wanted -= size;
   }
-  const auto used = used_bytes();
-  if (used > target && used - target > on_the_way) {
-    std::sort(cold.begin(), cold.end(),
-              [](const Candidate& a, const Candidate& b) { return a.chunk->last_used() < b.chunk->last_used(); });
-    auto wanted = used - target - on_the_way;
-    for (const auto& one : cold) {
-      evictions_.fetch_add(1, std::memory_order_relaxed);
-      one.evict(one.chunk);
-      const auto size = one.chunk->memory().size();
-      if (size >= wanted) break;
-      wanted -= size;
-    }
-  }
-  relieving_.store(false);
 }
 
 PartitionMemory::~PartitionMemory() {
   for (const auto extent : extents_) ::munmap(extent.data(), extent.size());
-  std::uint64_t kept = 0;
-  for (const auto& list : free_)
-    for (const auto& one : list)
-      if (one.has_pages) kept += one.range.bytes.size();
-  arena_->used_.fetch_sub(kept);
-  arena_->kept_free_.fetch_sub(kept);
+  arena_->used_.fetch_sub(kept_);
+  arena_->kept_free_.fetch_sub(kept_);
+}
+
+void PartitionMemory::follow_round() {
+  const auto now = arena_->round_.load(std::memory_order_relaxed);
+  if (now == round_) return;
+  taken_last_ = now == round_ + 1 ? taken_ : 0;
+  taken_ = 0;
+  round_ = now;
+}
+
+bool PartitionMemory::took_of_late() {
+  const std::scoped_lock lock(mutex_);
+  follow_round();
+  return taken_ > 0 || taken_last_ > 0;
 }
 
 std::vector<PartitionMemory::Free>& PartitionMemory::free_of(std::uint64_t bytes) {
@@ -147,11 +180,14 @@ std::optional<ChunkRange> PartitionMemory::allocate(std::uint64_t bytes, MemoryF
   arena_->tick_.fetch_add(1, std::memory_order_relaxed);
   {
     const std::scoped_lock lock(mutex_);
+    follow_round();
     auto& free = free_of(*size);
     const auto warm = std::find_if(free.begin(), free.end(), [](const Free& one) { return one.has_pages; });
     if (warm != free.end()) {
       const auto range = warm->range;
       free.erase(warm);
+      kept_ -= *size;
+      taken_ += *size;
       arena_->kept_free_.fetch_sub(*size);
       return range;
     }
@@ -166,6 +202,8 @@ std::optional<ChunkRange> PartitionMemory::allocate(std::uint64_t bytes, MemoryF
     const auto taken = free.back();
     free.pop_back();
     if (taken.has_pages) {
+      kept_ -= *size;
+      taken_ += *size;
       arena_->kept_free_.fetch_sub(*size);
       return taken.range;
     }
@@ -174,8 +212,9 @@ std::optional<ChunkRange> PartitionMemory::allocate(std::uint64_t bytes, MemoryF
     range = carve(*size);
   }
   if (range) {
+    taken_ += *size;
     arena_->used_.fetch_add(*size);
-    range->fresh = *size < huge_page_bytes || !arena_->huge_pages_;
+    range->paged = *size >= huge_page_bytes && arena_->huge_pages_ ? *size : 0;
   }
   return range;
 }
@@ -245,14 +284,18 @@ bool PartitionMemory::punch(const ChunkRange& range) {
 void PartitionMemory::release(const ChunkRange& range) {
   const std::scoped_lock lock(mutex_);
   const auto size = range.bytes.size();
-  const bool easy = arena_->used_bytes() <= eighths(arena_->config().budget_bytes, 6);
-  const bool has_pages = easy || !punch(range);
-  if (has_pages)
+  follow_round();
+  const auto used = arena_->used_bytes();
+  const bool easy = used <= eighths(arena_->config().budget_bytes, 6);
+  const bool soon_again = used <= arena_->config().budget_bytes && kept_ + size <= std::max(taken_, taken_last_);
+  const bool has_pages = easy || soon_again || !punch(range);
+  if (has_pages) {
+    kept_ += size;
     arena_->kept_free_.fetch_add(size);
-  else
+  } else {
     arena_->used_.fetch_sub(size);
-  auto& kept = free_of(size).emplace_back(Free{range, has_pages});
-  kept.range.fresh = false;
+  }
+  free_of(size).push_back({range, has_pages});
 }
 
 void PartitionMemory::punch_free() {
@@ -261,22 +304,30 @@ void PartitionMemory::punch_free() {
     for (auto& one : list) {
       if (!one.has_pages || !punch(one.range)) continue;
       one.has_pages = false;
+      kept_ -= one.range.bytes.size();
       arena_->used_.fetch_sub(one.range.bytes.size());
       arena_->kept_free_.fetch_sub(one.range.bytes.size());
     }
   }
 }
 
-bool PartitionMemory::fill(const ChunkRange& range, std::uint32_t at, std::span<const Bytes> pieces) const {
+bool PartitionMemory::fill(const ChunkRange& range, std::uint32_t at, const std::array<Bytes, 2>& pieces) const {
+  std::array<iovec, 2> rest{};
+  std::span<iovec> left(rest);
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    rest[i] = {const_cast<std::byte*>(pieces[i].data()), pieces[i].size()};  // NOLINT: pwritev only reads
   auto to = static_cast<off_t>(range.memfd_offset + at);
-  for (const auto piece : pieces) {
-    for (std::size_t done = 0; done < piece.size();) {
-      const auto n = ::pwrite(memfd_.get(), piece.data() + done, piece.size() - done, to);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return false;
-      done += static_cast<std::size_t>(n);
-      to += n;
+  while (!left.empty()) {
+    const auto n = ::pwritev(memfd_.get(), left.data(), static_cast<int>(left.size()), to);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    to += n;
+    auto done = static_cast<std::size_t>(n);
+    while (!left.empty() && done >= left.front().iov_len) {
+      done -= left.front().iov_len;
+      left = left.subspan(1);
     }
+    if (done > 0) left.front() = {static_cast<std::byte*>(left.front().iov_base) + done, left.front().iov_len - done};
   }
   // Who writes the segment file reads through the mapping: one call here spares a fault, and a write that the kernel
   // begins in vain, every 64 KiB there. Linux before 5.14 does not know the advice and faults.

@@ -32,8 +32,10 @@ struct ArenaConfig {
 
 /// The memory budget of all logs, and who must give back when it is spent. One for the process. Any thread.
 ///
-/// Budget counts whole chunks (their size class), in use or kept for reuse. Above 7/8 of it `relieve` runs: first kept
-/// free ranges are punched, then the coldest chunks' owners are asked to evict (see `Chunk`, `LogObserver`).
+/// Budget counts whole chunks (their size class), in use or kept for reuse. When chunks in use pass 7/8 of it,
+/// `relieve` asks the coldest ones' owners to evict (see `Chunk`, `LogObserver`). What they give back stays with a
+/// partition that takes about as much from one such round to the next: a page that exists costs a seventh of a new one.
+/// Kept ranges are punched when they and the chunks pass the budget.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   [[nodiscard]] static std::shared_ptr<Arena> make(ArenaConfig config);
@@ -44,20 +46,22 @@ class Arena : public std::enable_shared_from_this<Arena> {
   [[nodiscard]] const ArenaConfig& config() const { return config_; }
   [[nodiscard]] std::uint64_t used_bytes() const { return used_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t kept_free_bytes() const { return kept_free_.load(std::memory_order_relaxed); }
+  /// Of chunks alone.
+  [[nodiscard]] std::uint64_t in_use_bytes() const;
   [[nodiscard]] std::uint64_t evictions() const { return evictions_.load(std::memory_order_relaxed); }
 
   /// The smallest size class that holds `bytes`: a power of two from chunk_bytes_min up to the extent's size.
   [[nodiscard]] std::optional<std::uint32_t> class_for(std::uint64_t bytes) const;
-  /// True when `bytes` more fit: exposure up to 7/8 of the budget, fetch up to 9/8, append always (what was appended
-  /// must be somewhere; unwritten bytes are bounded elsewhere).
+  /// True when `bytes` more fit beside the chunks: exposure up to 7/8 of the budget, fetch up to 9/8, append always
+  /// (what was appended must be somewhere; unwritten bytes are bounded elsewhere).
   [[nodiscard]] bool may_take(std::uint64_t bytes, MemoryFor purpose) const;
 
   /// Memory of one partition. Nothing is allocated or mapped before its first `allocate`. Lives while chunks do.
   [[nodiscard]] std::shared_ptr<PartitionMemory> make_memory();
 
-  /// Punches free ranges that partitions keep for themselves, then asks owners of the coldest chunks to evict, until
-  /// `used_bytes` can fall to 3/4 of the budget, or to where `coming` more bytes stay below 7/8 of it. Cheap when there
-  /// is no pressure. Called by allocations.
+  /// Asks owners of the coldest chunks to evict until chunks can fall to 3/4 of the budget, or to where `coming` more
+  /// bytes stay below 7/8 of it, and punches kept ranges until all with `coming` is within the budget: first those of
+  /// partitions that took nothing of late. Cheap when there is no pressure. Called by allocations.
   void relieve(std::uint64_t coming = 0);
 
   /// A chunk that may be evicted when it is the coldest. `evict` may be called on any thread and only posts.
@@ -68,6 +72,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
  private:
   friend class PartitionMemory;
   explicit Arena(ArenaConfig config);
+  void evict_coldest(std::uint64_t target);
+  void punch_kept(std::uint64_t target);
   struct Watched {
     std::weak_ptr<Chunk> chunk;
     std::function<void(const std::shared_ptr<Chunk>&)> evict;
@@ -79,6 +85,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   std::atomic<std::uint64_t> kept_free_{0};
   std::atomic<std::uint64_t> evictions_{0};
   std::atomic<std::uint64_t> tick_{1};
+  std::atomic<std::uint64_t> round_{1};  // of evictions
   std::atomic<bool> relieving_{false};
   std::mutex mutex_;
   std::vector<std::weak_ptr<PartitionMemory>> memories_;
@@ -89,8 +96,9 @@ class Arena : public std::enable_shared_from_this<Arena> {
 struct ChunkRange {
   MutableBytes bytes;
   std::uint64_t memfd_offset = 0;
-  bool fresh =
-      false;  ///< its pages do not exist yet: better filled by `PartitionMemory::fill` than through the mapping
+  /// So many leading bytes have pages. What lies behind is better filled by `PartitionMemory::fill` than through the
+  /// mapping.
+  std::uint32_t paged = 0;
 };
 
 /// One memfd, mapped once an extent (sparse, MAP_NORESERVE) at addresses that never change. Ranges are reused inside
@@ -105,13 +113,14 @@ class PartitionMemory : public std::enable_shared_from_this<PartitionMemory> {
   /// A range of at least `bytes` (its size class), or nothing: the budget does not allow it (after asking for relief),
   /// or the kernel refused memory (logged).
   [[nodiscard]] std::optional<ChunkRange> allocate(std::uint64_t bytes, MemoryFor purpose);
-  /// Takes a range back: kept for reuse while the budget is easy, else punched. Only when nobody can read it any more.
+  /// Takes a range back: kept for reuse while the budget is easy or this partition will soon want it, else punched.
+  /// Only when nobody can read it any more.
   void release(const ChunkRange& range);
 
   /// Copies `pieces` one after the other to `at` in `range`, by a write to the memfd: a page that does not exist yet
   /// costs half of what a fault and its zeroing through the mapping do. False: the kernel refused; copy through the
   /// mapping. REQUIRES: `range` was allocated here, the pieces fit, nobody else changes these bytes.
-  [[nodiscard]] bool fill(const ChunkRange& range, std::uint32_t at, std::span<const Bytes> pieces) const;
+  [[nodiscard]] bool fill(const ChunkRange& range, std::uint32_t at, const std::array<Bytes, 2>& pieces) const;
 
   /// A descriptor of the memfd that can neither be mapped writable nor reopened for writing (O_RDONLY, mode 0400), for
   /// another process. Empty before the first allocation or when the kernel refuses. The caller owns it.
@@ -134,6 +143,8 @@ class PartitionMemory : public std::enable_shared_from_this<PartitionMemory> {
   bool add_extent();
   bool punch(const ChunkRange& range);
   void punch_free();
+  void follow_round();
+  [[nodiscard]] bool took_of_late();
   std::vector<Free>& free_of(std::uint64_t bytes);
 
   std::shared_ptr<Arena> arena_;
@@ -143,6 +154,10 @@ class PartitionMemory : public std::enable_shared_from_this<PartitionMemory> {
   std::vector<MutableBytes> extents_;
   std::uint64_t carved_ = 0;  // in the last extent
   std::array<std::vector<Free>, class_count> free_;
+  std::uint64_t kept_ = 0;        // bytes in free_ that have pages
+  std::uint64_t round_ = 0;       // of evictions, as last seen
+  std::uint64_t taken_ = 0;       // bytes allocated in it
+  std::uint64_t taken_last_ = 0;  // and in the one before
 };
 
 }  // namespace ciuic::broker

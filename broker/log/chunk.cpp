@@ -14,6 +14,8 @@ namespace ciuic::broker {
 namespace {
 constexpr std::uint32_t mark_interval_bytes = 4096;
 constexpr std::uint32_t page_bytes = 4096;
+
+std::uint32_t to_pages(std::uint32_t bytes) { return (bytes + page_bytes - 1) / page_bytes * page_bytes; }
 }  // namespace
 
 std::optional<ChunkState> next(ChunkState state, ChunkEvent event) {
@@ -32,11 +34,12 @@ Chunk::Chunk(std::shared_ptr<PartitionMemory> memory, ChunkRange range, std::uin
       covers_from_(base_offset),
       next_offset_(base_offset),
       file_position_(file_position),
-      paged_(range.fresh ? 0 : static_cast<std::uint32_t>(range.bytes.size())) {}
+      paged_(range.paged) {}
 
 Chunk::~Chunk() {
   // A chunk that was never revoked dies with its partition: then there is nobody to revoke it from.
   if (state() == ChunkState::revoked) on(ChunkEvent::unpinned);
+  range_.paged = std::max(paged_, to_pages(length_));
   memory_->release(range_);
 }
 
@@ -57,7 +60,7 @@ MutableBytes Chunk::append(Bytes header, Bytes rest) {
   if (end > paged_) {
     const std::array pieces{header, rest};
     const bool filled = memory_->fill(range_, length_, pieces);
-    paged_ = (end + page_bytes - 1) / page_bytes * page_bytes;
+    paged_ = to_pages(end);
     if (filled) return to;
   }
   std::memcpy(to.data(), header.data(), header.size());

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <deque>
 #include <random>
 #include <set>
 
@@ -56,12 +57,49 @@ TEST(Memory, IsReusedInsideThePartitionAndPunchedUnderPressure) {
   const auto again = memory->allocate(4096, MemoryFor::append);
   EXPECT_EQ(again->bytes.data(), first->bytes.data());
   EXPECT_EQ(arena->used_bytes(), 4096U);
-  // Over three quarters: pages go back to the kernel, and come again as zeros.
-  std::vector<ChunkRange> others;
-  for (int i = 0; i < 13; ++i) others.push_back(*memory->allocate(4096, MemoryFor::append));
+  EXPECT_EQ(arena->in_use_bytes(), 4096U);
   memory->release(*again);
-  EXPECT_EQ(arena->used_bytes(), 13U * 4096U);
+  // Another's chunks and this one's kept range pass the budget: its pages go to the kernel, and come again as zeros.
+  const auto other = arena->make_memory();
+  std::vector<ChunkRange> taken;
+  for (int i = 0; i < 16; ++i) taken.push_back(*other->allocate(4096, MemoryFor::append));
+  EXPECT_EQ(arena->kept_free_bytes(), 0U);
+  EXPECT_EQ(arena->used_bytes(), 16U * 4096U);
   EXPECT_EQ(memory->allocate(4096, MemoryFor::append)->bytes[7], std::byte{0});
+}
+
+TEST(Memory, AFullArenaGivesABusyPartitionItsOwnPagesBackAndAQuietOneNone) {
+  auto config = LogWorld::small_arena();
+  config.budget_bytes = 256U << 10;  // 64 chunks of a page
+  const auto arena = Arena::make(config);
+  const auto busy = arena->make_memory();
+  const auto quiet = arena->make_memory();
+  std::deque<std::shared_ptr<Chunk>> chunks;
+  std::vector<std::shared_ptr<Chunk>> asked;
+  std::uint64_t sequence = 0;
+  std::uint64_t fresh = 0;
+  const Buffer header(4096);
+  const auto take = [&](const std::shared_ptr<PartitionMemory>& memory) {
+    const auto range = memory->allocate(4096, MemoryFor::append);
+    ASSERT_TRUE(range);
+    fresh += range->paged == 0 ? 1 : 0;
+    chunks.push_back(std::make_shared<Chunk>(memory, *range, ++sequence, kafka::Offset(0), 0, kafka::Offset(0)));
+    [[maybe_unused]] const auto bytes = chunks.back()->append(header, {});
+    chunks.back()->grown(4096, kafka::Offset(0), kafka::Offset(1));
+    chunks.back()->touch(sequence);
+    arena->watch(chunks.back(), [&asked](const std::shared_ptr<Chunk>& cold) { asked.push_back(cold); });
+    for (const auto& one : std::exchange(asked, {})) std::erase(chunks, one);
+    ASSERT_LE(arena->used_bytes(), config.budget_bytes + 4096);
+  };
+  for (int i = 0; i < 20; ++i) take(quiet);
+  for (int i = 0; i < 200; ++i) take(busy);
+  const auto before = std::exchange(fresh, 0);
+  EXPECT_LT(before, 100U);
+  for (int i = 0; i < 1000; ++i) take(busy);
+  EXPECT_LT(fresh, 100U) << "of 1000";
+  EXPECT_LE(arena->kept_free_bytes(), config.budget_bytes / 4);
+  for (int i = 0; i < 20; ++i) take(quiet);
+  EXPECT_GE(fresh, 20U) << "what a partition does not use is not kept for it";
 }
 
 TEST(Chunk, HoldsWhatWasAppendedWhetherItsPagesExistOrNot) {
@@ -71,10 +109,10 @@ TEST(Chunk, HoldsWhatWasAppendedWhetherItsPagesExistOrNot) {
   const auto memory = arena->make_memory();
   std::mt19937_64 dice(4);
   std::uint64_t sequence = 0;
-  for (const bool fresh : {true, false, true}) {
+  for (const std::uint32_t paged : {0U, 256U << 10, 32U << 10, 0U}) {
     auto range = memory->allocate(256U << 10, MemoryFor::append);
     ASSERT_TRUE(range);
-    range->fresh = range->fresh && fresh;
+    range->paged = paged;
     Chunk chunk(memory, *range, ++sequence, kafka::Offset(0), 0, kafka::Offset(0));
     Buffer expected;
     kafka::Offset next{0};

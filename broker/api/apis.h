@@ -12,6 +12,7 @@ CIUIC_DECLARE(ApiVersions)
 CIUIC_DECLARE(CreatePartitions)
 CIUIC_DECLARE(CreateTopics)
 CIUIC_DECLARE(DeleteGroups)
+CIUIC_DECLARE(DeleteRecords)
 CIUIC_DECLARE(DeleteTopics)
 CIUIC_DECLARE(DescribeCluster)
 CIUIC_DECLARE(DescribeConfigs)
@@ -47,6 +48,7 @@ Awaitable<kafka::CreatePartitionsResponse> create_partitions(RequestContext& con
                                                              kafka::CreatePartitionsRequest request);
 Awaitable<kafka::CreateTopicsResponse> create_topics(RequestContext& context, kafka::CreateTopicsRequest request);
 Awaitable<kafka::DeleteGroupsResponse> delete_groups(RequestContext& context, kafka::DeleteGroupsRequest request);
+Awaitable<kafka::DeleteRecordsResponse> delete_records(RequestContext& context, kafka::DeleteRecordsRequest request);
 Awaitable<kafka::DeleteTopicsResponse> delete_topics(RequestContext& context, kafka::DeleteTopicsRequest request);
 Awaitable<kafka::DescribeClusterResponse> describe_cluster(RequestContext& context,
                                                            kafka::DescribeClusterRequest request);

@@ -10,6 +10,7 @@
 #include "transport/kafka/messages/create_partitions.h"
 #include "transport/kafka/messages/create_topics.h"
 #include "transport/kafka/messages/delete_groups.h"
+#include "transport/kafka/messages/delete_records.h"
 #include "transport/kafka/messages/delete_topics.h"
 #include "transport/kafka/messages/describe_cluster.h"
 #include "transport/kafka/messages/describe_configs.h"
@@ -51,6 +52,7 @@ constexpr std::array rows{
     row<kafka::ApiVersionsRequest, api_versions>(),
     row<kafka::CreateTopicsRequest, create_topics>(),
     row<kafka::DeleteTopicsRequest, delete_topics>(),
+    row<kafka::DeleteRecordsRequest, delete_records>(),
     row<kafka::InitProducerIdRequest, init_producer_id>({0, 5}),
     row<kafka::OffsetForLeaderEpochRequest, offset_for_leader_epoch>(),
     row<kafka::DescribeConfigsRequest, describe_configs>(),

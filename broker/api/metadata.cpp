@@ -6,6 +6,7 @@
 
 #include "broker/api/apis.h"
 #include "broker/api/async.h"
+#include "broker/metadata/internal_topics.h"
 
 namespace ciuic::broker::api {
 namespace {
@@ -13,13 +14,11 @@ namespace {
 using Response = kafka::MetadataResponse;
 constexpr std::int32_t operations_not_asked = std::numeric_limits<std::int32_t>::min();
 
-bool is_internal(std::string_view name) { return name == "__consumer_offsets" || name == "__transaction_state"; }
-
 Response::MetadataResponseTopic describe(const TopicImage& topic) {
   Response::MetadataResponseTopic answer;
   answer.name = topic.name;
   answer.topic_id = topic.id;
-  answer.is_internal = is_internal(topic.name);
+  answer.is_internal = is_internal_topic(topic.name);
   answer.topic_authorized_operations = operations_not_asked;
   answer.partitions.reserve(topic.partitions.size());
   for (std::size_t i = 0; i < topic.partitions.size(); ++i) {
@@ -100,7 +99,7 @@ Awaitable<Response> metadata(RequestContext& context, kafka::MetadataRequest req
       } else if (const auto wrong = wrong_topic_name(name)) {
         response.topics.push_back(refuse(name, {}, ErrorCode::invalid_topic_exception, version));
       } else if ((version < 4 || request.allow_auto_topic_creation) && context.broker.config.auto_create_topics &&
-                 !is_internal(name)) {
+                 !is_internal_topic(name)) {
         if (!context.allowed(Operation::create, Resource::topic, name)) {
           response.topics.push_back(refuse(name, {}, ErrorCode::topic_authorization_failed, version));
         } else {

@@ -240,6 +240,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   void wait_for(kafka::Offset end, AppendResult result, AppendCallback callback);
   // partition_write.cpp
   void start_write();
+  void write_soon();
   void job_settled();
   void when_idle(std::function<void()> then);
   void submit_write();
@@ -268,7 +269,10 @@ class Partition : public std::enable_shared_from_this<Partition> {
                LogCallback<std::uint64_t> callback);
   // partition_upkeep.cpp
   void delete_segments(const std::vector<std::shared_ptr<Segment>>& gone);
-  void apply_retention();
+  /// What may go at this moment: segments below the log start alone, or also those that retention.ms and .bytes give
+  /// up.
+  enum class Reclaim { deleted_records, all };
+  void reclaim(Reclaim what);
   void retire_chunks(const std::shared_ptr<Segment>& segment);
   void move_log_start(kafka::Offset start);
   void learn_timestamps();
@@ -304,6 +308,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   std::uint64_t unwritten_bytes_ = 0;
   std::uint64_t log_bytes_ = 0;
   int writes_in_flight_ = 0;
+  bool write_is_due_ = false;
   std::uint64_t messages_since_flush_ = 0;
   std::int64_t last_flush_ms_ = 0;
   std::deque<Waiter> waiters_;

@@ -67,10 +67,11 @@ void Partition::remove_later(std::shared_ptr<SegmentFiles> files) {
   });
 }
 
-void Partition::apply_retention() {
+void Partition::reclaim(Reclaim what) {
   if (swapping_) return;  // the next round of upkeep does it
   // A compacted topic keeps its keys for ever; what DeleteRecords cut off goes in any case.
   const auto now_ms = parts_.clock->wall_ms();
+  const bool retention = what == Reclaim::all && config_.cleanup_delete;
   auto bytes = log_bytes_;
   std::vector<std::shared_ptr<Segment>> gone;
   bool whole_log = false;
@@ -81,9 +82,9 @@ void Partition::apply_retention() {
     if (end > high_watermark_ || (next == segments_.end() && segment->bytes == 0)) break;
     const bool below_start = next != segments_.end() && end <= log_start_;
     const bool too_old =
-        config_.cleanup_delete && config_.retention_ms >= 0 && segment->max_timestamp &&
+        retention && config_.retention_ms >= 0 && segment->max_timestamp &&
         now_ms - (*segment->max_timestamp >= 0 ? *segment->max_timestamp : segment->created_ms) > config_.retention_ms;
-    const bool too_much = config_.cleanup_delete && config_.retention_bytes >= 0 && next != segments_.end() &&
+    const bool too_much = retention && config_.retention_bytes >= 0 && next != segments_.end() &&
                           bytes > static_cast<std::uint64_t>(config_.retention_bytes) &&
                           bytes - static_cast<std::uint64_t>(config_.retention_bytes) >= segment->bytes;
     if (!below_start && !too_old && !too_much) break;
@@ -133,7 +134,7 @@ void Partition::maintain() {
   const auto now_ms = parts_.clock->wall_ms();
   producers_.expire(now_ms, parts_.limits.producer_id_expiration_ms);
   learn_timestamps();
-  apply_retention();
+  reclaim(Reclaim::all);
   const bool flush_due = config_.flush_ms < now_ms - last_flush_ms_;
   if (flush_due && flushed_end_ < written_end_) flush([](const ResultOf<kafka::Offset, kafka::Error>&) {});
 }
@@ -150,7 +151,7 @@ void Partition::delete_records(kafka::Offset before, LogCallback<kafka::Offset> 
         fmt::format("Cannot move the log start to {}: the high watermark is {}", before.value, high_watermark_.value)));
   if (before > log_start_) {
     move_log_start(before);
-    apply_retention();
+    reclaim(Reclaim::deleted_records);
   }
   reply(log_start_);
 }

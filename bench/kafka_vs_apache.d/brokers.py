@@ -1,5 +1,6 @@
 """The two brokers, each started in a folder of its own, and what /proc says of them."""
 
+import os
 import pathlib
 import signal
 import socket
@@ -10,6 +11,14 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PEERS = ROOT / "tools" / "peers"
+
+
+def machine():
+    model = "?"
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+    return f"{os.cpu_count()} cores ({model}), loopback"
 
 
 class Process:

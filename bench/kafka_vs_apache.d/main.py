@@ -200,14 +200,6 @@ def idle_memory(program, folder):
             "without_arena_mib": found["VmRSS"] - found["RssShmem"], "idle_cpu_ms_per_s": cpu / 5 * 1000}
 
 
-def machine():
-    model = "?"
-    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            model = line.partition(":")[2].strip()
-    return f"{os.cpu_count()} cores ({model}), loopback"
-
-
 def table(report):
     rows = [["what", "case", "records/s ours", "theirs", "MB/s ours", "theirs", "broker CPU s ours", "theirs", "MB/CPU s ours", "theirs",
              "ratio"]]
@@ -269,7 +261,7 @@ def main():
         if not arguments.folder:
             shutil.rmtree(folder, ignore_errors=True)
 
-    report = {"date": datetime.date.today().isoformat(), "machine": machine(), "peer": f"Apache Kafka {brokers.apache_version()}",
+    report = {"date": datetime.date.today().isoformat(), "machine": brokers.machine(), "peer": f"Apache Kafka {brokers.apache_version()}",
               "rounds": rounds, "partitions": arguments.partitions, "results": results, "start": startup, "idle": idle}
     if arguments.json:
         print(json.dumps(report, indent=2))

@@ -27,6 +27,8 @@ def main():
     program = ROOT / "build" / "release" / "bench" / "onesided_vs_tcp"
     failed = False
     if not options.json:
+        setting = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+        print(f"{brokers.machine()}, {rounds} round(s), shmem_enabled: {setting.read_text().strip() if setting.exists() else 'not in this kernel'}\n")
         print("| case | path | MB/s | broker CPU s/GB | reader CPU s/GB | throughput ratio | broker CPU ratio |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="ciuic-bench-") as folder:
         for number, (record, codec, partitions) in enumerate(CASES):

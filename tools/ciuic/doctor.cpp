@@ -116,6 +116,17 @@ Finding huge_pages() {
           some ? "" : "`sysctl vm.nr_hugepages=2048`, or echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"};
 }
 
+Finding huge_shared_memory() {
+  const auto setting = first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  const bool good = !setting.empty() && setting.find("[never]") == std::string::npos &&
+                    setting.find("[deny]") == std::string::npos;
+  return {"huge shared memory", good ? State::good : State::hint, setting.empty() ? "not in this kernel" : setting,
+          good ? ""
+               : "the log's memory in pages of 2 MiB halves a one-sided reader's time on one host: echo advise > "
+                 "/sys/kernel/mm/transparent_hugepage/shmem_enabled before the broker starts, or "
+                 "tools/packaging/ciuic-kafka.tmpfiles"};
+}
+
 Finding shared_memory() {
   struct statvfs info {};
   if (::statvfs("/dev/shm", &info) != 0)
@@ -177,7 +188,7 @@ Finding broker(const Common& common) {
 }
 
 void examine(const Common& common) {
-  const std::vector<Finding> findings{machine(),       providers(),       devices(),  memory_lock(), huge_pages(),
+  const std::vector<Finding> findings{machine(),       providers(),       devices(),  memory_lock(), huge_pages(),       huge_shared_memory(),
                                       shared_memory(), anonymous_files(), checksum(), open_files(),  broker(common)};
   Json out = Json::array();
   bool missing = false;

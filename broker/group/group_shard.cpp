@@ -112,8 +112,9 @@ void GroupShard::transaction_ended(kafka::ProducerId producer, bool committed) {
 
 void GroupShard::unload() {
   status_ = Status::gone;
-  for (const auto& [id, group] : std::exchange(groups_, {})) {
-    group->each_member([&](GroupMember& member) {
+  for (const auto& entry : std::exchange(groups_, {})) {
+    const auto& group = entry.second;
+    group->each_member([&group](GroupMember& member) {
       group->answer_join(member, join_error(member.id, ErrorCode::not_coordinator));
       group->answer_sync(member, sync_error(ErrorCode::not_coordinator));
     });

@@ -107,12 +107,15 @@ void Arena::punch_kept(std::uint64_t target) {
     for (const auto& weak : memories_)
       if (auto memory = weak.lock()) (memory->took_of_late() ? busy : quiet).push_back(std::move(memory));
   }
-  for (const auto& memories : {std::cref(quiet), std::cref(busy)}) {
-    for (const auto& memory : memories.get()) {
-      if (used_bytes() <= target) return;
+  // Of the quiet ones more at once, so that this is seldom; a busy one takes its pages soon.
+  const auto punch = [this](const auto& memories, std::uint64_t down_to) {
+    for (const auto& memory : memories) {
+      if (used_bytes() <= down_to) return;
       memory->punch_free();
     }
-  }
+  };
+  punch(quiet, std::min(target, eighths(config_.budget_bytes, 7)));
+  punch(busy, target);
 }
 
 void Arena::evict_coldest(std::uint64_t target) {

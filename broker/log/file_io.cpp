@@ -10,13 +10,15 @@ namespace {
 constexpr std::size_t jobs_together = 8;
 constexpr std::size_t jobs_per_looking_thread = 8;
 constexpr std::chrono::milliseconds stuck_after{1};
+constexpr std::chrono::milliseconds watch_interval{5};
+/// The watcher sleeps after so many looks at which nothing was new: an idle broker does nothing.
+constexpr int quiet_looks = 40;
 }  // namespace
 
-ThreadPoolIo::ThreadPoolIo(Files& files, unsigned threads) : files_(files) {
-  const auto count = std::max(threads, 1U);
-  looking_ = count;
-  writing_since_.resize(count);
-  for (unsigned i = 0; i < count; ++i) threads_.emplace_back([this, i] { work(i); });
+ThreadPoolIo::ThreadPoolIo(Files& files, unsigned threads) : files_(files), rounds_(std::max(threads, 1U)) {
+  looking_ = rounds_.size();
+  for (auto& round : rounds_) threads_.emplace_back([this, &round] { work(round); });
+  watcher_ = std::thread([this] { watch(); });
 }
 
 ThreadPoolIo::~ThreadPoolIo() {
@@ -26,6 +28,8 @@ ThreadPoolIo::~ThreadPoolIo() {
   }
   wake_.notify_all();
   for (auto& thread : threads_) thread.join();
+  wake_watcher_.notify_all();
+  watcher_.join();
 }
 
 IoQueue ThreadPoolIo::make_queue() {
@@ -34,27 +38,35 @@ IoQueue ThreadPoolIo::make_queue() {
 }
 
 void ThreadPoolIo::take(IoQueue queue, IoKind kind, Task job) {
+  bool watch = false;
+  bool wake = false;
   {
     const std::scoped_lock lock(mutex_);
+    ++taken_;
+    watch = !std::exchange(watching_, true);
     auto& waiting = waiting_[queue];
     waiting.jobs.push_back({kind, std::move(job)});
-    if (waiting.running || waiting.jobs.size() > 1) return;
-    ready_.push_back(queue);
-    if (!wake_another()) return;
+    if (!waiting.running && waiting.jobs.size() == 1) {
+      ready_.push_back(queue);
+      wake = wake_another();
+    }
   }
-  wake_.notify_one();
+  if (wake) wake_.notify_one();
+  if (watch) wake_watcher_.notify_one();
 }
 
 bool ThreadPoolIo::device_next() const { return waiting_.at(ready_.front()).jobs.front().kind == IoKind::device; }
 
+bool ThreadPoolIo::stuck(const Round& round) const {
+  return round.since && system_clock().now() - *round.since > stuck_after;
+}
+
 /// REQUIRES: the lock, something in ready_. True: one more thread counts as told, and must be notified.
 bool ThreadPoolIo::wake_another() {
   if (asleep_ == 0) return false;
-  const auto now = system_clock().now();
-  const auto stuck =
-      static_cast<std::size_t>(std::count_if(writing_since_.begin(), writing_since_.end(),
-                                             [now](const auto& since) { return since && now - *since > stuck_after; }));
-  const auto coming = looking_ - stuck;
+  const auto held_up = static_cast<std::size_t>(
+      std::count_if(rounds_.begin(), rounds_.end(), [this](const Round& round) { return stuck(round); }));
+  const auto coming = looking_ - held_up;
   if (coming > 0 && ready_.size() <= jobs_per_looking_thread * coming) return false;
   --asleep_;
   ++told_;
@@ -62,21 +74,17 @@ bool ThreadPoolIo::wake_another() {
   return true;
 }
 
-void ThreadPoolIo::work(std::size_t thread) {
-  HeldPosts posts;
-  std::unique_lock lock(mutex_);
+void ThreadPoolIo::work(Round& round) {
+  Lock lock(mutex_);
   while (true) {
-    // Nobody's answer waits for a disk that somebody else asked for.
-    for (std::size_t done = 0; done < jobs_together && !ready_.empty(); ++done) {
-      const bool device = device_next();
-      if (device && done > 0) break;
-      run_one(lock, thread);
-      if (device) break;
+    if (!ready_.empty()) {
+      // Nobody's answer waits for a disk that somebody else asked for.
+      if (device_next())
+        run_device_job(lock);
+      else
+        run_round(lock, round);
+      continue;
     }
-    lock.unlock();
-    posts.send();
-    lock.lock();
-    if (!ready_.empty()) continue;
     if (stopping_) return;
     --looking_;
     ++asleep_;
@@ -90,32 +98,87 @@ void ThreadPoolIo::work(std::size_t thread) {
   }
 }
 
-void ThreadPoolIo::run_one(std::unique_lock<std::mutex>& lock, std::size_t thread) {
-  const auto queue = ready_.front();
-  ready_.pop_front();
+ThreadPoolIo::Job ThreadPoolIo::start_next(IoQueue queue) {
   auto& waiting = waiting_[queue];
   waiting.running = true;
   auto job = std::move(waiting.jobs.front());
   waiting.jobs.pop_front();
-  const bool away = job.kind == IoKind::device;
-  if (away)
-    --looking_;
-  else
-    writing_since_[thread] = system_clock().now();
-  const bool notify = away && !ready_.empty() && wake_another();
+  return job;
+}
+
+void ThreadPoolIo::run_round(Lock& lock, Round& round) {
+  round.since = system_clock().now();
+  {
+    const HeldPosts::Scope held(round.posts);
+    for (std::size_t n = 0; n < jobs_together && !ready_.empty() && !device_next(); ++n) {
+      const auto queue = ready_.front();
+      ready_.pop_front();
+      auto job = start_next(queue);
+      lock.unlock();
+      job.task();
+      job.task = Task{};
+      lock.lock();
+      round.done.push_back(queue);
+    }
+  }
+  send_on(lock, round);
+  round.since.reset();
+}
+
+void ThreadPoolIo::run_device_job(Lock& lock) {
+  const auto queue = ready_.front();
+  ready_.pop_front();
+  auto job = start_next(queue);
+  --looking_;
+  const bool notify = !ready_.empty() && wake_another();
   lock.unlock();
   if (notify) wake_.notify_one();
   job.task();
   job.task = Task{};
   lock.lock();
-  if (away) ++looking_;
-  writing_since_[thread].reset();
-  const auto after = waiting_.find(queue);
-  after->second.running = false;
-  if (after->second.jobs.empty())
-    waiting_.erase(after);
+  ++looking_;
+  finished(queue);
+}
+
+/// Owners hear of what was done; then its queues may go on.
+void ThreadPoolIo::send_on(Lock& lock, Round& round) {
+  const auto done = std::exchange(round.done, {});
+  lock.unlock();
+  round.posts.send();
+  lock.lock();
+  for (const auto queue : done) finished(queue);
+}
+
+void ThreadPoolIo::finished(IoQueue queue) {
+  const auto at = waiting_.find(queue);
+  at->second.running = false;
+  if (at->second.jobs.empty())
+    waiting_.erase(at);
   else
     ready_.push_back(queue);
+}
+
+void ThreadPoolIo::watch() {
+  Lock lock(mutex_);
+  std::uint64_t seen = 0;
+  int quiet = 0;
+  while (!stopping_) {
+    if (quiet >= quiet_looks) {
+      watching_ = false;
+      wake_watcher_.wait(lock, [this] { return stopping_ || watching_; });
+      quiet = 0;
+    }
+    wake_watcher_.wait_for(lock, watch_interval, [this] { return stopping_; });
+    bool held_up = false;
+    for (auto& round : rounds_) {
+      if (!stuck(round)) continue;
+      held_up = true;
+      send_on(lock, round);
+    }
+    quiet = held_up || !ready_.empty() || taken_ != seen ? 0 : quiet + 1;
+    seen = taken_;
+    if (!ready_.empty() && wake_another()) wake_.notify_one();
+  }
 }
 
 }  // namespace ciuic::broker

@@ -40,9 +40,11 @@ class FileIo {
 
 /// `threads` threads. The destructor runs what was submitted, then joins.
 ///
-/// Waking a thread costs as much as a small write. So one that is awake takes the page cache's jobs one after the
-/// other and answers several owners' posts with one wake each. A job wakes another thread when jobs gather, or when
-/// those awake are at the device or have not come on for a millisecond (the kernel throttles them).
+/// Waking a thread costs as much as a small write. So one that is awake takes a round of page cache jobs one after the
+/// other, and their answers go to the owners together. Another is woken when jobs gather, and when those awake are at
+/// the device or have not ended their round within a millisecond (the kernel throttles them): a watcher looks at that
+/// every few milliseconds while there is work, and sends on what such a round has already done. A queue's next job
+/// begins when the last one's answer has gone.
 class ThreadPoolIo final : public FileIo {
  public:
   ThreadPoolIo(Files& files, unsigned threads);
@@ -54,6 +56,7 @@ class ThreadPoolIo final : public FileIo {
   Files& files() override { return files_; }
 
  private:
+  using Lock = std::unique_lock<std::mutex>;
   struct Job {
     IoKind kind;
     Task task;
@@ -62,24 +65,40 @@ class ThreadPoolIo final : public FileIo {
     std::deque<Job> jobs;
     bool running = false;
   };
+  /// A thread's page cache jobs since it last told their owners.
+  struct Round {
+    std::optional<Clock::TimePoint> since;
+    std::vector<IoQueue> done;
+    HeldPosts posts;
+  };
   void take(IoQueue queue, IoKind kind, Task job) override;
-  void work(std::size_t thread);
-  void run_one(std::unique_lock<std::mutex>& lock, std::size_t thread);
+  void work(Round& round);
+  void run_round(Lock& lock, Round& round);
+  void run_device_job(Lock& lock);
+  void send_on(Lock& lock, Round& round);
+  void finished(IoQueue queue);
+  void watch();
+  Job start_next(IoQueue queue);
   [[nodiscard]] bool device_next() const;
+  [[nodiscard]] bool stuck(const Round& round) const;
   [[nodiscard]] bool wake_another();
 
   Files& files_;
   std::mutex mutex_;
   std::condition_variable wake_;
+  std::condition_variable wake_watcher_;
   IoQueue next_queue_ = 1;
   bool stopping_ = false;
+  bool watching_ = false;
+  std::uint64_t taken_ = 0;  // jobs, for the watcher to see whether there is work
   std::unordered_map<IoQueue, Waiting> waiting_;
   std::deque<IoQueue> ready_;
-  std::size_t asleep_ = 0;   // threads that nobody has told to wake
-  std::size_t told_ = 0;     // told, and not awake yet
-  std::size_t looking_ = 0;  // threads that will look at ready_ soon: told, or awake and not at the device
-  std::vector<std::optional<Clock::TimePoint>> writing_since_;  // a thread's, of its page cache job
+  std::size_t asleep_ = 0;    // threads that nobody has told to wake
+  std::size_t told_ = 0;      // told, and not awake yet
+  std::size_t looking_ = 0;   // threads that will look at ready_ soon: told, or awake and not at the device
+  std::deque<Round> rounds_;  // one a thread
   std::vector<std::thread> threads_;
+  std::thread watcher_;
 };
 
 }  // namespace ciuic::broker

@@ -144,6 +144,7 @@ void Partition::delete_records(kafka::Offset before, LogCallback<kafka::Offset> 
     parts_.executor->post([callback = std::move(callback), answer = std::move(answer)] { callback(answer); });
   };
   if (offline() || closed_) return reply(kafka::Error(ErrorCode::kafka_storage_error));
+  if (truncating_) return reply(kafka::Error(ErrorCode::not_leader_or_follower, "The log is being truncated"));
   if (before == kafka::Offset(-1)) before = high_watermark_;
   if (before > high_watermark_ || before < kafka::Offset(0))
     return reply(kafka::Error(

@@ -292,7 +292,8 @@ void Partition::flush(LogCallback<kafka::Offset> callback) {
     parts_.executor->post([callback = std::move(callback)] { callback(kafka::Error(ErrorCode::kafka_storage_error)); });
     return;
   }
-  messages_since_flush_ = 0;
+  // What is not written yet is synced by its own write.
+  if (dirty_.empty()) messages_since_flush_ = 0;
   sync_until(written_end_, std::move(callback));
 }
 

@@ -118,8 +118,8 @@ Finding huge_pages() {
 
 Finding huge_shared_memory() {
   const auto setting = first_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
-  const bool good = !setting.empty() && setting.find("[never]") == std::string::npos &&
-                    setting.find("[deny]") == std::string::npos;
+  const bool good =
+      !setting.empty() && setting.find("[never]") == std::string::npos && setting.find("[deny]") == std::string::npos;
   return {"huge shared memory", good ? State::good : State::hint, setting.empty() ? "not in this kernel" : setting,
           good ? ""
                : "the log's memory in pages of 2 MiB halves a one-sided reader's time on one host: echo advise > "
@@ -188,8 +188,9 @@ Finding broker(const Common& common) {
 }
 
 void examine(const Common& common) {
-  const std::vector<Finding> findings{machine(),       providers(),       devices(),  memory_lock(), huge_pages(),       huge_shared_memory(),
-                                      shared_memory(), anonymous_files(), checksum(), open_files(),  broker(common)};
+  const std::vector<Finding> findings{machine(),    providers(),          devices(),       memory_lock(),
+                                      huge_pages(), huge_shared_memory(), shared_memory(), anonymous_files(),
+                                      checksum(),   open_files(),         broker(common)};
   Json out = Json::array();
   bool missing = false;
   for (const auto& finding : findings) {

@@ -8,15 +8,12 @@ namespace {
 thread_local HeldPosts* holder = nullptr;
 }
 
-HeldPosts::HeldPosts() { holder = this; }
-
-HeldPosts::~HeldPosts() {
-  send();
-  holder = nullptr;
-}
+HeldPosts::Scope::Scope(HeldPosts& posts) { holder = &posts; }
+HeldPosts::Scope::~Scope() { holder = nullptr; }
 
 bool HeldPosts::take(Executor& executor, Task& task) {
   if (holder == nullptr) return false;
+  const std::scoped_lock lock(holder->mutex_);
   auto& held = holder->held_;
   auto at = std::find_if(held.begin(), held.end(), [&](const Held& one) { return one.executor == &executor; });
   if (at == held.end()) at = held.insert(held.end(), Held{&executor, {}});
@@ -25,8 +22,12 @@ bool HeldPosts::take(Executor& executor, Task& task) {
 }
 
 void HeldPosts::send() {
-  auto held = std::exchange(held_, {});
-  auto* const self = std::exchange(holder, nullptr);
+  std::vector<Held> held;
+  {
+    const std::scoped_lock lock(mutex_);
+    held.swap(held_);
+  }
+  auto* const own = std::exchange(holder, nullptr);
   for (auto& one : held) {
     if (one.tasks.size() == 1) {
       one.executor->post(std::move(one.tasks.front()));
@@ -36,7 +37,7 @@ void HeldPosts::send() {
       for (auto& task : tasks) task();
     });
   }
-  holder = self;
+  holder = own;
 }
 
 }  // namespace ciuic

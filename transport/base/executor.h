@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -46,17 +47,22 @@ class Executor {
   [[nodiscard]] virtual bool is_current() const = 0;
 };
 
-/// What its thread posts while one lives goes at `send`, as one task an executor: one wake where there would be many.
-/// The order of posts to one executor stays. One a thread; used on that thread only.
+/// Posts kept back: what a thread posts inside a `Scope` goes at `send`, as one task an executor: one wake where there
+/// would be many. The order of posts to one executor stays.
 class HeldPosts {
  public:
-  HeldPosts();
-  ~HeldPosts();  ///< sends
-  HeldPosts(const HeldPosts&) = delete;
-  HeldPosts& operator=(const HeldPosts&) = delete;
+  /// This thread's posts are kept in `posts` while it lives. One at a time a thread.
+  class Scope {
+   public:
+    explicit Scope(HeldPosts& posts);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+  };
 
+  /// Any thread. What is posted meanwhile goes with the next call.
   void send();
-  /// For an Executor's `post`: true when this thread holds its posts, and `task` was taken.
+  /// For an Executor's `post`: true when this thread is inside a Scope, and `task` was taken.
   [[nodiscard]] static bool take(Executor& executor, Task& task);
 
  private:
@@ -64,6 +70,7 @@ class HeldPosts {
     Executor* executor;
     std::vector<Task> tasks;
   };
+  std::mutex mutex_;
   std::vector<Held> held_;
 };
 

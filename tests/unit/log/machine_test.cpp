@@ -126,33 +126,44 @@ TEST(ThreadPool, AJobThatIsHeldUpHoldsNoOtherQueueUp) {
   let_go.set_value();
 }
 
+/// An owner whose posts run at once where they are not held.
+class Heard final : public Executor {
+ public:
+  void post(Task task) override {
+    if (HeldPosts::take(*this, task)) return;
+    ++tasks;
+    task();
+  }
+  void post_at(Clock::TimePoint, Task) override { std::abort(); }
+  [[nodiscard]] bool is_current() const override { return false; }
+  std::atomic<int> tasks{0};
+};
+
 TEST(ThreadPool, AWriteThatTheKernelHoldsUpHoldsOthersUpForAMoment) {
-  // Writes to the page cache share a thread while it comes on. One that is throttled must not keep the rest.
-  std::promise<void> let_go;
-  std::promise<void> others;
-  auto held = let_go.get_future();
-  std::atomic<int> left{3};
-  ThreadPoolIo pool(posix_files(), 2);
-  pool.submit_cached(pool.make_queue(), [&held] { held.wait(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  for (int i = 0; i < 3; ++i)
-    pool.submit_cached(pool.make_queue(), [&] {
-      if (left.fetch_sub(1) == 1) others.set_value();
-    });
-  EXPECT_EQ(others.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
-  let_go.set_value();
+  // Writes to the page cache share a thread while it comes on. One that is throttled keeps neither the jobs behind it
+  // nor the answers of those before it, even when nobody submits any more.
+  for (const auto pause : {0, 20}) {
+    Heard owner;
+    std::promise<void> let_go;
+    std::promise<void> before;
+    std::promise<void> others;
+    auto held = let_go.get_future();
+    std::atomic<int> left{3};
+    ThreadPoolIo pool(posix_files(), 2);
+    pool.submit_cached(pool.make_queue(), [&] { owner.post([&before] { before.set_value(); }); });
+    pool.submit_cached(pool.make_queue(), [&held] { held.wait(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(pause));
+    for (int i = 0; i < 3; ++i)
+      pool.submit_cached(pool.make_queue(), [&] {
+        if (left.fetch_sub(1) == 1) others.set_value();
+      });
+    EXPECT_EQ(before.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+    EXPECT_EQ(others.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+    let_go.set_value();
+  }
 }
 
 TEST(ThreadPool, OwnersHearOfAWriteBeforeTheThreadGoesToTheDisk) {
-  // A job's posts are handed over together with those of other cached writes, never after somebody's fsync.
-  class Heard final : public Executor {
-   public:
-    void post(Task task) override {
-      if (!HeldPosts::take(*this, task)) task();
-    }
-    void post_at(Clock::TimePoint, Task) override { std::abort(); }
-    [[nodiscard]] bool is_current() const override { return false; }
-  };
   Heard owner;
   std::promise<void> begin;
   std::promise<void> heard;
@@ -168,29 +179,52 @@ TEST(ThreadPool, OwnersHearOfAWriteBeforeTheThreadGoesToTheDisk) {
   let_go.set_value();
 }
 
-TEST(HeldPosts, GoInTheirOrderOneTaskAnExecutor) {
-  class Counting final : public Executor {
-   public:
-    void post(Task task) override {
-      if (HeldPosts::take(*this, task)) return;
-      ++tasks;
-      task();
-    }
-    void post_at(Clock::TimePoint, Task) override { std::abort(); }
-    [[nodiscard]] bool is_current() const override { return false; }
-    int tasks = 0;
-  };
-  Counting first;
-  Counting second;
-  std::vector<int> ran;
+TEST(ThreadPool, AQueuesAnswersKeepItsOrderWhateverKindItsJobsAre) {
+  Heard owner;
+  constexpr int queues = 12;
+  constexpr int jobs = 400;
+  std::array<std::mutex, queues> locks;
+  std::array<std::vector<int>, queues> answers;
   {
-    HeldPosts held;
+    ThreadPoolIo pool(posix_files(), 3);
+    std::vector<IoQueue> names;
+    for (int i = 0; i < queues; ++i) names.push_back(pool.make_queue());
+    for (int job = 0; job < jobs; ++job) {
+      for (std::size_t queue = 0; queue < queues; ++queue) {
+        auto task = [&, queue, job] {
+          owner.post([&, queue, job] {
+            const std::scoped_lock lock(locks[queue]);
+            answers[queue].push_back(job);
+          });
+        };
+        if ((job + static_cast<int>(queue)) % 3 == 0)
+          pool.submit(names[queue], task);
+        else
+          pool.submit_cached(names[queue], task);
+      }
+    }
+  }
+  std::vector<int> all;
+  for (int job = 0; job < jobs; ++job) all.push_back(job);
+  for (const auto& queue : answers) EXPECT_EQ(queue, all);
+  EXPECT_LT(owner.tasks, queues * jobs) << "none went together";
+}
+
+TEST(HeldPosts, GoInTheirOrderOneTaskAnExecutor) {
+  Heard first;
+  Heard second;
+  std::vector<int> ran;
+  HeldPosts held;
+  {
+    const HeldPosts::Scope scope(held);
     for (int i = 0; i < 6; ++i) (i % 2 == 0 ? first : second).post([&ran, i] { ran.push_back(i); });
     EXPECT_TRUE(ran.empty());
     held.send();
     EXPECT_EQ(ran, (std::vector<int>{0, 2, 4, 1, 3, 5}));
     first.post([&ran] { ran.push_back(6); });
+    EXPECT_EQ(ran.size(), 6U);
   }
+  std::thread([&held] { held.send(); }).join();
   EXPECT_EQ(ran.back(), 6);
   EXPECT_EQ(first.tasks, 2);
   EXPECT_EQ(second.tasks, 1);

@@ -24,7 +24,7 @@ struct Model {
 
 class Walk {
  public:
-  explicit Walk(std::uint64_t seed) : world_(seed, arena(seed)), seed_(seed) {
+  explicit Walk(std::uint64_t seed) : world_(seed, arena(seed)) {
     world_.start();
     config_.segment_bytes = 3000 + static_cast<std::int32_t>(seed % 7) * 3000;
     config_.index_interval_bytes = 100 + static_cast<std::int32_t>(seed % 5) * 400;
@@ -109,7 +109,7 @@ class Walk {
 
   void retry() {
     if (last_.empty()) return;
-    t().append(last_, {}, [this, base = last_base_](const ResultOf<AppendResult, AppendError>& result) {
+    t().append(last_, {}, [base = last_base_](const ResultOf<AppendResult, AppendError>& result) {
       ASSERT_TRUE(result) << result.error().error.text;
       EXPECT_TRUE(result->duplicate);
       EXPECT_EQ(result->base_offset, kafka::Offset(base));
@@ -238,7 +238,6 @@ class Walk {
   }
 
   LogWorld world_;
-  std::uint64_t seed_;
   LogConfig config_;
   Model model_;
   std::uint64_t unique_ = 0;

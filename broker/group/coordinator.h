@@ -10,6 +10,7 @@
 
 #include "broker/group/group_settings.h"
 #include "broker/log/partition.h"
+#include "broker/metadata/internal_topics.h"
 #include "broker/metadata/metadata_image.h"
 #include "transport/base/clock.h"
 #include "transport/kafka/messages/delete_groups.h"
@@ -33,8 +34,6 @@ struct GroupCaller {
   std::string client_id{};
   std::string client_host{};  ///< "/127.0.0.1", as Apache shows it
 };
-
-inline constexpr std::string_view offsets_topic = "__consumer_offsets";
 
 /// The classic group coordinator of this broker: groups and their committed offsets, partitioned as __consumer_offsets
 /// is. The state of one partition lives on that partition's executor, is rebuilt from its log, and is changed only by

@@ -3,9 +3,12 @@
 
 namespace ciuic::broker {
 
+inline constexpr std::string_view offsets_topic = "__consumer_offsets";
+inline constexpr std::string_view transactions_topic = "__transaction_state";
+
 /// Topics that the broker keeps for itself: clients see them, and do not shape them.
 [[nodiscard]] constexpr bool is_internal_topic(std::string_view name) {
-  return name == "__consumer_offsets" || name == "__transaction_state";
+  return name == offsets_topic || name == transactions_topic;
 }
 
 }  // namespace ciuic::broker

@@ -3,9 +3,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -94,6 +97,27 @@ class PosixFile final : public File {
   UniqueFd fd_;
 };
 
+class PosixMappedFile final : public MappedFile {
+ public:
+  PosixMappedFile(void* at, std::size_t bytes) : memory_(static_cast<std::byte*>(at), bytes) {}
+  ~PosixMappedFile() override { ::munmap(memory_.data(), memory_.size()); }
+  PosixMappedFile(const PosixMappedFile&) = delete;
+  PosixMappedFile& operator=(const PosixMappedFile&) = delete;
+  MutableBytes bytes() const override { return memory_; }
+
+ private:
+  MutableBytes memory_;
+};
+
+/// File systems that write a file's blocks where they lie once they are there.
+bool overwrites_in_place(int fd) {
+  constexpr long xfs_magic = 0x58465342;  // "XFSB"; linux/magic.h of Debian 12 lacks it
+  struct statfs status {};
+  if (::fstatfs(fd, &status) != 0) return false;
+  const auto type = static_cast<long>(status.f_type);
+  return type == EXT4_SUPER_MAGIC || type == xfs_magic || type == TMPFS_MAGIC;
+}
+
 std::size_t logs_open_max() {
   ::rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
@@ -163,6 +187,15 @@ class PosixFiles final : public Files {
     if (!fd) return failed("open", path, errno);
     if (::fsync(fd.get()) != 0) return failed("fsync", path, errno);
     return {};
+  }
+  IoResult<std::shared_ptr<MappedFile>> make_mapped(const std::string& path, std::uint64_t bytes) override {
+    const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!fd) return failed("open", path, errno);
+    if (!overwrites_in_place(fd.get())) return failed("map", path, ENOTSUP);
+    if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) return failed("fallocate", path, errno);
+    void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    if (at == MAP_FAILED) return failed("mmap", path, errno);
+    return std::shared_ptr<MappedFile>(std::make_shared<PosixMappedFile>(at, bytes));
   }
 
  private:

@@ -40,6 +40,14 @@ class File {
   virtual void start_writeback(std::uint64_t from, std::uint64_t to) = 0;
 };
 
+/// A file that is written by storing into memory. Unmapped at the end of the object; the file stays.
+class MappedFile {
+ public:
+  virtual ~MappedFile() = default;
+  /// What is stored here is in the kernel at once and outlives the process.
+  [[nodiscard]] virtual MutableBytes bytes() const = 0;
+};
+
 enum class OpenMode { read, read_write, create };  ///< create: read and write, made if missing
 
 struct DirectoryEntry {
@@ -62,6 +70,10 @@ class Files {
   [[nodiscard]] virtual IoResult<void> remove_all(const std::string& path) = 0;
   [[nodiscard]] virtual IoResult<bool> exists(const std::string& path) = 0;
   [[nodiscard]] virtual IoResult<void> sync_directory(const std::string& path) = 0;
+  /// Makes the file anew, `bytes` zeros with their place on the device taken. ENOTSUP where a store may fail later (a
+  /// file system that copies on write, or a network's): that would be a signal, not an error.
+  [[nodiscard]] virtual IoResult<std::shared_ptr<MappedFile>> make_mapped(const std::string& path,
+                                                                          std::uint64_t bytes) = 0;
   /// Who bounds the number of open `.log` files; nullptr where nothing does.
   [[nodiscard]] virtual OpenLogs* open_logs() = 0;
 };

@@ -50,6 +50,7 @@ struct LogLimits {
   std::int64_t producer_id_expiration_ms = 24LL * 3600 * 1000;  ///< `producer.id.expiration.ms`
   std::uint64_t unwritten_bytes_max = 64ULL
                                       << 20;  ///< a partition's bytes not yet in its file; appends above it are refused
+  std::uint64_t journal_bytes = 16ULL << 20;  ///< `log.journal.bytes`, one ring's; 0: no journal
   std::uint32_t read_ahead_bytes = 1U << 20;  ///< loaded from a segment at once when reading sequentially
 };
 

@@ -85,7 +85,50 @@ IoResult<void> LogDirectory::scan() {
     }
     found_.push_back(std::move(found));
   }
+  return replay_journals(*entries);
+}
+
+/// What a killed process had acknowledged goes into the segment files, before anybody opens them.
+IoResult<void> LogDirectory::replay_journals(const std::vector<DirectoryEntry>& entries) {
+  std::map<kafka::PartitionId, std::string> directories;
+  for (const auto& found : found_)
+    if (found.topic_id)
+      directories[{*found.topic_id, found.name.partition}] = path() + "/" + partition_directory(found.name);
+  const auto directory_of = [&directories](const kafka::PartitionId& id) -> std::optional<std::string> {
+    const auto at = directories.find(id);
+    return at == directories.end() ? std::nullopt : std::optional(at->second);
+  };
+  auto& files = io_.files();
+  std::vector<std::string> journals;
+  for (const auto& entry : entries)
+    if (!entry.is_directory && entry.name.starts_with(journal_file_prefix))
+      journals.push_back(path() + "/" + entry.name);
+  for (const auto& journal : journals) {
+    const auto replayed = replay_journal(files, journal, directory_of);
+    if (!replayed) return replayed.error();
+    if (replayed->left_out > 0)
+      log::warn("log",
+                "{} bytes of {} fit no segment file and are left out: the files ended before them or went on otherwise",
+                replayed->left_out, journal);
+    log::info("log", "journal replayed path={} bytes={}", journal, replayed->bytes);
+  }
+  // All or none: a start that ends in between finds them again.
+  for (const auto& journal : journals)
+    if (auto removed = files.remove(journal); !removed) return removed;
   return {};
+}
+
+std::shared_ptr<Journal> LogDirectory::journal_of(Executor& executor) {
+  if (settings_.limits.journal_bytes == 0) return nullptr;
+  const std::scoped_lock lock(journals_mutex_);
+  if (const auto at = journals_.find(&executor); at != journals_.end()) return at->second;
+  const auto file = fmt::format("{}/{}{}", path(), journal_file_prefix, journals_.size());
+  auto made = Journal::make(io_.files(), file, settings_.limits.journal_bytes, executor, clock_);
+  if (!made && journals_.empty())
+    log::warn("log", "no journal, each append waits for its own write to a segment file: {}", made.error().text);
+  if (!made)
+    if (const auto removed = io_.files().remove(file); !removed) log::warn("log", "{}", removed.error().text);
+  return journals_[&executor] = made ? *made : nullptr;
 }
 
 Partition::Parts LogDirectory::parts_for(const kafka::TopicPartition& name, const PartitionPlan& plan) {
@@ -96,6 +139,8 @@ Partition::Parts LogDirectory::parts_for(const kafka::TopicPartition& name, cons
   parts.config = plan.config;
   parts.limits = settings_.limits;
   parts.arena = arena_;
+  // A replay finds a partition by its topic's id.
+  if (!plan.topic_id.is_zero()) parts.journal = journal_of(*plan.executor);
   parts.io = &io_;
   parts.clock = &clock_;
   parts.executor = plan.executor;
@@ -132,6 +177,7 @@ IoResult<std::shared_ptr<Partition>> LogDirectory::open_partition(const kafka::T
   if (opened->cut_bytes > 0)
     log::warn("log", "recovered topic={} partition={} log_end_offset={} cut_bytes={}", name.topic, name.partition.value,
               opened->log_end.value, opened->cut_bytes);
+  partition->join_journal();
   partition->install(std::move(*opened));
   return partition;
 }
@@ -333,6 +379,11 @@ void LogDirectory::close(std::int64_t broker_epoch, std::function<void(ResultOf<
       if (offline() || closing->failed)
         return closing->done(kafka::Error(ErrorCode::kafka_storage_error, offline_reason()));
       auto written = write_checkpoint_files();
+      {
+        const std::scoped_lock lock(journals_mutex_);
+        for (const auto& [executor, journal] : journals_)
+          if (written && journal) written = journal->remove();
+      }
       const auto text = fmt::format("{{\"version\":0,\"brokerEpoch\":{}}}", broker_epoch);
       if (written)
         written =

@@ -91,6 +91,8 @@ class LogDirectory {
   [[nodiscard]] IoResult<std::shared_ptr<Partition>> open_partition(const kafka::TopicPartition& name,
                                                                     const PartitionPlan& plan);
   [[nodiscard]] IoResult<void> scan();
+  [[nodiscard]] IoResult<void> replay_journals(const std::vector<DirectoryEntry>& entries);
+  [[nodiscard]] std::shared_ptr<Journal> journal_of(Executor& executor);
   [[nodiscard]] IoResult<void> write_checkpoint_files();
 
   /// What partitions and jobs hold instead of a pointer that might outlive the directory.
@@ -111,6 +113,8 @@ class LogDirectory {
   std::map<kafka::TopicPartition, kafka::Offset> log_starts_;
   std::atomic<bool> offline_{false};
   std::shared_ptr<Failure> failure_;
+  std::mutex journals_mutex_;
+  std::map<Executor*, std::shared_ptr<Journal>> journals_;  // null: it could not be made
   mutable std::mutex mutex_;
   std::mutex checkpoint_mutex_;
   std::string offline_reason_;

@@ -14,6 +14,7 @@
 #include "broker/log/batch_validator.h"
 #include "broker/log/chunk.h"
 #include "broker/log/file_io.h"
+#include "broker/log/journal.h"
 #include "broker/log/leader_epochs.h"
 #include "broker/log/log_config.h"
 #include "broker/log/log_observer.h"
@@ -93,8 +94,9 @@ using LogCallback = std::function<void(ResultOf<T, kafka::Error>)>;
 /// The log of one topic partition: append, read, find, retain, recover. Owned by one executor: every call not marked
 /// otherwise is made on it, every callback runs on it, never inside the call. Blocking work goes through FileIo.
 ///
-/// A record is readable when its bytes are in the segment's file (Kafka's acknowledgement), never before: the high
-/// watermark moves then, the observer hears it, then the append's callback runs.
+/// A record is readable when its bytes are in the kernel (Kafka's acknowledgement), never before: in the segment's
+/// file, or in the journal, from which they go to the file a little later. The high watermark moves then, the observer
+/// hears it, then the append's callback runs. What is not in the file yet stays in memory, so that nobody misses it.
 /// After an I/O error the directory is offline: every call answers KAFKA_STORAGE_ERROR, nothing more is acknowledged.
 class Partition : public std::enable_shared_from_this<Partition> {
  public:
@@ -105,7 +107,8 @@ class Partition : public std::enable_shared_from_this<Partition> {
     LogConfig config;
     LogLimits limits;
     std::shared_ptr<Arena> arena;
-    FileIo* io = nullptr;  ///< outlives the partition, as do clock, executor and observer
+    std::shared_ptr<Journal> journal{};  ///< the executor's; null: every append is acknowledged by its file
+    FileIo* io = nullptr;                ///< outlives the partition, as do clock, executor and observer
     const Clock* clock = nullptr;
     Executor* executor = nullptr;
     LogObserver* observer = nullptr;                  ///< null: nobody listens
@@ -137,7 +140,8 @@ class Partition : public std::enable_shared_from_this<Partition> {
   [[nodiscard]] kafka::Offset high_watermark() const { return high_watermark_; }
   [[nodiscard]] kafka::Offset last_stable_offset() const;
   [[nodiscard]] kafka::Offset log_end_offset() const { return log_end_; }
-  /// End of what is in the kernel (acknowledgeable); the high watermark of a partition without followers.
+  /// End of what is in the kernel, in files or journal (acknowledgeable); the high watermark of a partition without
+  /// followers.
   [[nodiscard]] kafka::Offset written_end_offset() const { return written_end_; }
   [[nodiscard]] kafka::LeaderEpoch latest_leader_epoch() const { return epochs_.latest(); }
   [[nodiscard]] std::uint64_t bytes_on_disk() const { return log_bytes_; }
@@ -228,6 +232,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   struct LoadJob;
   struct TimeQuery;
 
+  void join_journal();
   // partition_append.cpp
   void refuse(AppendCallback callback, kafka::Error why, std::vector<RecordError> records = {});
   void answer_duplicate(const ProducerState::Batch& original, AppendCallback callback);
@@ -241,11 +246,16 @@ class Partition : public std::enable_shared_from_this<Partition> {
   // partition_write.cpp
   void start_write();
   void write_soon();
+  [[nodiscard]] bool write_journal();
+  void file_now();
+  void when_filed(std::function<void()> then);
+  void acknowledge(kafka::Offset end, const DirtyRange& last);
+  [[nodiscard]] bool flush_messages_reached() const;
   void job_settled();
   void when_idle(std::function<void()> then);
   void submit_write();
   void written(WriteJob& job);
-  void finish_segment(const std::shared_ptr<Segment>& segment, kafka::Offset next_base);
+  void finish_segment(const std::shared_ptr<Segment>& segment, const Segment& next);
   void sync_until(kafka::Offset end, LogCallback<kafka::Offset> callback);
   void committed_changed();
   void publish();
@@ -300,15 +310,21 @@ class Partition : public std::enable_shared_from_this<Partition> {
   kafka::Offset log_start_;
   kafka::Offset high_watermark_;
   kafka::Offset written_end_;
+  kafka::Offset submitted_end_;  // end of what is in files or on its way there
+  kafka::Offset filed_end_;      // end of what is in segment files; the journal has what lies between
   kafka::Offset log_end_;
   kafka::Offset flushed_end_;      // the recovery point
   kafka::Offset indexes_durable_;  // index files of segments below this base are on the device
   std::int64_t segment_jitter_ms_ = 0;
-  std::deque<DirtyRange> dirty_;
+  std::shared_ptr<Journal::Share> journal_share_;
+  std::deque<DirtyRange> dirty_;  // for the next write to files
+  std::uint64_t dirty_bytes_ = 0;
+  std::uint64_t journaled_bytes_ = 0;  // the first of them, that the journal has
   std::uint64_t unwritten_bytes_ = 0;
   std::uint64_t log_bytes_ = 0;
   int writes_in_flight_ = 0;
   bool write_is_due_ = false;
+  bool file_is_due_ = false;  // behind the write under way, to files in any case
   std::uint64_t messages_since_flush_ = 0;
   std::int64_t last_flush_ms_ = 0;
   std::deque<Waiter> waiters_;
@@ -327,7 +343,8 @@ class Partition : public std::enable_shared_from_this<Partition> {
   kafka::Offset last_snapshot_{-1};
   std::uint64_t committed_sequence_ = 0;
   std::uint32_t committed_length_ = 0;
-  std::vector<std::function<void()>> when_idle_;  // run when no write is under way
+  std::vector<std::function<void()>> when_idle_;  // run when nothing waits to be written and no write is under way
+  std::deque<std::pair<kafka::Offset, std::function<void()>>> when_filed_;  // by end
   Buffer scratch_;
   Buffer repacked_;
   std::atomic<bool> offline_{false};

@@ -183,6 +183,7 @@ void Partition::put(const ValidBatch& batch, kafka::LeaderEpoch epoch, std::int6
     dirty_.back().to += size;
   else
     dirty_.push_back({active_, open_chunk_, from, from + size});
+  dirty_bytes_ += size;
 }
 
 void Partition::roll(kafka::Offset base) {
@@ -193,12 +194,12 @@ void Partition::roll(kafka::Offset base) {
   // A start after a crash looks at this segment again until its index files are on the device.
   if (old->bytes > 0) flushed_end_ = std::min(flushed_end_, base - 1);
   submit_write();
-  finish_segment(old, base);
   active_ = std::make_shared<Segment>(parts_.io->files(), parts_.path, base);
   active_->created_ms = parts_.clock->wall_ms();
   active_->indexes.emplace();
   active_->max_timestamp = -1;
   segments_[base] = active_;
+  finish_segment(old, *active_);
   segment_jitter_ms_ = 0;
   if (config_.segment_jitter_ms > 0) {
     // Spreads rolls of partitions that began together; any well-mixed number does.

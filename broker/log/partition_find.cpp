@@ -23,7 +23,7 @@ constexpr std::int64_t latest_tiered_timestamp = -5;
 
 }  // namespace
 
-/// A search through copies of what the owner knows; runs on FileIo and touches files only.
+/// A search through copies of what the owner knows; runs on FileIo and touches files and pinned chunks only.
 struct Partition::TimeQuery {
   struct Place {
     std::shared_ptr<SegmentFiles> files;
@@ -31,6 +31,8 @@ struct Partition::TimeQuery {
     std::uint32_t limit;
     std::optional<std::int64_t> newest;   // largest timestamp, where known
     std::optional<std::uint32_t> from{};  // position to walk from, where the owner's index said it
+    std::vector<Bytes> behind{};          // whole batches behind the limit, not in the file yet
+    std::vector<ChunkPin> pins{};
   };
   struct Found {
     std::int64_t timestamp;
@@ -94,30 +96,41 @@ struct Partition::TimeQuery {
       if (!size || *size > place.limit - position) return {};
       const StoredBatch batch{Bytes(head)};
       if (batch.max_timestamp() >= *target && batch.last_offset() >= log_start) {
-        if (const auto done = search_batch(**log, position, *size); !done) return done;
+        Buffer whole(*size);
+        if (const auto read = (*log)->read_at(position, whole); !read) return read.error();
+        search_batch(whole);
         if (found) return {};
       }
       position += *size;
     }
+    search_memory(place);
     return {};
   }
 
-  IoResult<void> search_batch(File& log, std::uint32_t position, std::uint32_t size) {
-    Buffer bytes(size);
-    const auto got = log.read_at(position, bytes);
-    if (!got) return got.error();
+  void search_memory(const Place& place) {
+    for (auto rest : place.behind) {
+      while (!rest.empty()) {
+        const StoredBatch batch(rest);
+        if (batch.max_timestamp() >= *target && batch.last_offset() >= log_start)
+          search_batch(rest.first(batch.size()));
+        if (found) return;
+        rest = rest.subspan(batch.size());
+      }
+    }
+  }
+
+  void search_batch(Bytes bytes) {
     const auto batch = kafka::RecordBatchView::parse(bytes);
-    if (!batch) return {};
+    if (!batch) return;
     Buffer scratch;
     constexpr std::size_t unpacked_max = 1ULL << 30;
     auto reader = kafka::RecordReader::open(*batch, scratch, unpacked_max);
-    if (!reader) return {};
+    if (!reader) return;
     while (const auto record = reader->next()) {
       if (record->timestamp < *target || record->offset < log_start) continue;
       found = Found{record->timestamp, record->offset};
-      return {};
+      return;
     }
-    return {};
   }
 };
 
@@ -162,6 +175,14 @@ void Partition::offset_for_time(std::int64_t timestamp, Isolation isolation, Log
       place.from = floor_entry(std::span<const OffsetEntry>(segment.indexes->offsets), time.relative_offset).position;
     } else if (segment.indexes) {
       place.from = 0;
+    }
+    for (const auto& chunk : segment.chunks) {
+      if (chunk->file_end() <= segment.written) continue;
+      const auto from = segment.written - std::min(segment.written, chunk->file_position());
+      const auto to = chunk->position_of_base(limit);
+      if (from >= to) continue;
+      place.behind.push_back(chunk->memory().subspan(from, to - from));
+      place.pins.push_back(chunk);
     }
     query->places.push_back(std::move(place));
   }

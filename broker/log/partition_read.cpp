@@ -356,8 +356,8 @@ void Partition::evict(const std::shared_ptr<Chunk>& chunk) {
   if (at == segments_.end() || closed_) return;
   const auto segment = at->second;
   if (std::find(segment->chunks.begin(), segment->chunks.end(), chunk) == segment->chunks.end()) return;
-  if (chunk->file_end() > segment->written) return;  // not in the file yet
-  if (chunk == open_chunk_) seal_open_chunk();       // of a partition that went quiet
+  if (chunk->file_end() > segment->written) return file_now();
+  if (chunk == open_chunk_) seal_open_chunk();  // of a partition that went quiet
   if (chunk->state() == ChunkState::sealed) want_back(segment, chunk);
 }
 

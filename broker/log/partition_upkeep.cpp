@@ -24,6 +24,14 @@ Partition::Partition(Parts parts)
 
 Partition::~Partition() = default;
 
+/// Behind the constructor, when a weak pointer to it can be had.
+void Partition::join_journal() {
+  if (!parts_.journal) return;
+  journal_share_ = parts_.journal->join([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->file_now();
+  });
+}
+
 void Partition::move_log_start(kafka::Offset start) {
   if (start <= log_start_) return;
   log_start_ = start;
@@ -172,13 +180,19 @@ void Partition::truncate(kafka::Offset offset, LogCallback<kafka::Offset> callba
   }
   truncating_ = true;
   when_idle([self = shared_from_this(), offset, callback = std::move(callback)]() mutable {
-    self->finish_truncate(std::max(offset, self->log_start_), std::move(callback));
+    auto cut = [self, offset, callback = std::move(callback)] {
+      self->finish_truncate(std::max(offset, self->log_start_), callback);
+    };
+    // Nor may a replay bring back what is cut off now.
+    if (!self->journal_share_) return cut();
+    self->parts_.journal->when_past(self->parts_.journal->end(), std::move(cut));
   });
 }
 
 /// Everything is in the files now and nothing is under way. The log is cut there, then opened again from them: the one
 /// way by which indexes, producers and epochs are rebuilt.
 void Partition::finish_truncate(kafka::Offset offset, LogCallback<kafka::Offset> callback) {
+  if (offline()) return callback(kafka::Error(ErrorCode::kafka_storage_error, "The log directory is offline"));
   seal_open_chunk();
   const auto old = std::exchange(segments_, {});
   if (parts_.observer) parts_.observer->layout_changed(*this, LayoutChange::truncated);
@@ -230,7 +244,7 @@ void Partition::install(OpenedLog opened) {
   epochs_ = std::move(opened.epochs);
   producers_ = std::move(opened.producers);
   log_start_ = opened.log_start;
-  log_end_ = written_end_ = high_watermark_ = opened.log_end;
+  log_end_ = submitted_end_ = filed_end_ = written_end_ = high_watermark_ = opened.log_end;
   flushed_end_ = opened.flushed_end;
   const auto after = segments_.upper_bound(flushed_end_);
   indexes_durable_ = after == segments_.begin() ? log_start_ : std::prev(after)->first;

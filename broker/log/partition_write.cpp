@@ -1,5 +1,7 @@
-// Writing: what was appended goes to the segment file in one gathered write, then the high watermark moves and the
-// append is acknowledged. Also flush, roll's files and the end by an I/O error. Not here: validation, reading.
+// Writing: what was appended goes to the journal, or in one gathered write to the segment's file; then the high
+// watermark moves and the append is acknowledged. What the journal has goes to the file later, in large writes: those
+// cost the kernel a third of small ones. Also flush, roll's files and the end by an I/O error. Not here: validation,
+// reading.
 #include <algorithm>
 #include <utility>
 
@@ -16,6 +18,8 @@ namespace {
 constexpr std::uint64_t writeback_step_bytes = 8U << 20;
 /// Index entries gather in memory up to a page of the file.
 constexpr std::size_t index_entries_step = 512;
+/// So much goes to the file: the kernel then takes it in large pieces.
+constexpr std::uint64_t file_step_bytes = 1U << 20;
 
 void hint_writeback(SegmentFiles& files, File& log, std::uint64_t end) {
   if (end - files.hinted_to < writeback_step_bytes) return;
@@ -44,8 +48,8 @@ struct Partition::WriteJob {
   std::vector<std::shared_ptr<Chunk>> pins{};
   kafka::Offset end{};
   std::uint64_t bytes = 0;
-  std::uint64_t chunk_sequence = 0;
-  std::uint32_t chunk_length = 0;
+  DirtyRange last{};
+  std::uint64_t journal_end = 0;  // the share's bytes below it are in this write or an earlier one
   bool sync = false;
   std::optional<IoError> error{};
 
@@ -68,15 +72,77 @@ struct Partition::WriteJob {
   }
 };
 
+/// To the journal, else to the files, one write at a time: what is appended meanwhile gathers and goes with the next.
 void Partition::start_write() {
-  // One write at a time: what is appended meanwhile gathers and goes with the next.
-  if (writes_in_flight_ == 0) submit_write();
+  const bool kernel_has_it = journaled_bytes_ == dirty_bytes_ || write_journal();
+  if (writes_in_flight_ == 0 && (!kernel_has_it || dirty_bytes_ >= file_step_bytes)) submit_write();
+}
+
+/// Copies what the kernel has not got yet into the journal and acknowledges it. False: that is for the files to do.
+bool Partition::write_journal() {
+  // Nothing is acknowledged before what lies below it, nor before the sync that flush.messages asks for.
+  const bool in_order = submitted_end_ <= written_end_ && epochs_writing_ == 0;
+  if (!journal_share_ || offline() || !in_order || flush_messages_reached() ||
+      dirty_bytes_ - journaled_bytes_ >= file_step_bytes)
+    return false;
+  auto skip = journaled_bytes_;
+  for (const auto& range : dirty_) {
+    const auto size = range.to - range.from;
+    if (skip >= size) {
+      skip -= size;
+      continue;
+    }
+    const auto from = range.from + static_cast<std::uint32_t>(std::exchange(skip, 0));
+    const JournalPlace place{
+        {parts_.topic_id, parts_.name.partition}, range.segment->base, range.chunk->file_position() + from};
+    if (!parts_.journal->append(journal_share_, place, range.chunk->memory().subspan(from, range.to - from)))
+      return false;
+    journaled_bytes_ += range.to - from;
+  }
+  acknowledge(log_end_, dirty_.back());
+  return true;
+}
+
+/// Everything below `end` is in the kernel; `last` ends there.
+void Partition::acknowledge(kafka::Offset end, const DirtyRange& last) {
+  written_end_ = end;
+  committed_sequence_ = last.chunk->sequence();
+  committed_length_ = last.to;
+  // Without followers what is written is committed.
+  high_watermark_ = written_end_;
+  producers_.high_watermark_moved(high_watermark_);
+  committed_changed();
+  while (!waiters_.empty() && waiters_.front().end <= written_end_) {
+    auto waiter = std::move(waiters_.front());
+    waiters_.pop_front();
+    waiter.callback(waiter.result);
+  }
+}
+
+/// What the journal has goes to the files too, as soon as no write is under way.
+void Partition::file_now() {
+  if (writes_in_flight_ > 0)
+    file_is_due_ = true;
+  else
+    submit_write();
+}
+
+/// Runs `then` when everything acknowledged until now is in the files, or will never be (offline).
+void Partition::when_filed(std::function<void()> then) {
+  if (filed_end_ >= written_end_ || offline()) return then();
+  when_filed_.emplace_back(written_end_, std::move(then));
+  file_now();
+}
+
+bool Partition::flush_messages_reached() const {
+  return messages_since_flush_ >= static_cast<std::uint64_t>(std::max<std::int64_t>(config_.flush_messages, 1));
 }
 
 /// Behind what already waits for this executor: a request's other partitions then go to the file threads together, and
 /// a partition's next batches with its first.
 void Partition::write_soon() {
-  if (writes_in_flight_ > 0 || std::exchange(write_is_due_, true)) return;
+  const bool waits = !journal_share_ && writes_in_flight_ > 0;
+  if (waits || std::exchange(write_is_due_, true)) return;
   parts_.executor->post([self = shared_from_this()] {
     self->write_is_due_ = false;
     self->start_write();
@@ -96,9 +162,10 @@ void Partition::submit_write() {
     job->pins.push_back(range.chunk);
     job->bytes += size;
   }
-  job->chunk_sequence = dirty_.back().chunk->sequence();
-  job->chunk_length = dirty_.back().to;
+  job->last = dirty_.back();
+  if (journal_share_) job->journal_end = parts_.journal->end();
   dirty_.clear();
+  dirty_bytes_ = journaled_bytes_ = 0;
   for (const auto& piece : job->pieces) {
     auto& segment = *piece.segment;
     if (segment.aborted.size() > segment.aborted_in_file) {
@@ -120,8 +187,8 @@ void Partition::submit_write() {
     index.offsets_in_file = index.offsets.size();
     index.times_in_file = index.times.size();
   }
-  job->end = log_end_;
-  job->sync = messages_since_flush_ >= static_cast<std::uint64_t>(std::max<std::int64_t>(config_.flush_messages, 1));
+  job->end = submitted_end_ = log_end_;
+  job->sync = flush_messages_reached();
   if (job->sync) messages_since_flush_ = 0;
   ++writes_in_flight_;
   auto run = [self = shared_from_this(), job]() mutable {
@@ -140,23 +207,19 @@ void Partition::written(WriteJob& job) {
   if (job.error) io_failed(*job.error);
   if (!offline()) {
     for (const auto& piece : job.pieces) piece.segment->written = piece.end;
-    written_end_ = job.end;
-    committed_sequence_ = job.chunk_sequence;
-    committed_length_ = job.chunk_length;
+    filed_end_ = job.end;
+    if (journal_share_) parts_.journal->filed(*journal_share_, job.journal_end);
     if (job.sync) {
       // Segments that rolled are synced with their indexes elsewhere: the recovery point waits before them.
       if (indexes_durable_ >= job.pieces.front().segment->base)
         flushed_end_ = std::max(flushed_end_, active_->base >= job.end ? active_->base - 1 : job.end);
       last_flush_ms_ = parts_.clock->wall_ms();
     }
-    // Without followers what is written is committed.
-    high_watermark_ = written_end_;
-    producers_.high_watermark_moved(high_watermark_);
-    committed_changed();
-    while (!waiters_.empty() && waiters_.front().end <= written_end_) {
-      auto waiter = std::move(waiters_.front());
-      waiters_.pop_front();
-      waiter.callback(waiter.result);
+    if (job.end > written_end_) acknowledge(job.end, job.last);
+    while (!when_filed_.empty() && when_filed_.front().first <= filed_end_) {
+      auto then = std::move(when_filed_.front().second);
+      when_filed_.pop_front();
+      then();
     }
   }
   job_settled();
@@ -164,15 +227,19 @@ void Partition::written(WriteJob& job) {
 
 /// One job of the write queue has answered: go on with what gathered, or tell those who wait for quiet.
 void Partition::job_settled() {
-  --writes_in_flight_;
-  start_write();
+  const bool file =
+      --writes_in_flight_ == 0 && (std::exchange(file_is_due_, false) || !when_idle_.empty() || !when_filed_.empty());
+  if (file)
+    submit_write();
+  else
+    start_write();
   if (writes_in_flight_ > 0) return;
   for (auto& then : std::exchange(when_idle_, {})) then();
 }
 
 /// Runs `then` when nothing waits to be written; at once if that is now. An offline partition counts as idle.
 void Partition::when_idle(std::function<void()> then) {
-  start_write();
+  file_now();
   if (writes_in_flight_ == 0) return then();
   when_idle_.push_back(std::move(then));
 }
@@ -208,12 +275,13 @@ void Partition::publish() {
 
 /// Index files and snapshot of a segment that has rolled, in order behind its last write; then its sync, elsewhere, so
 /// that acknowledgements do not wait for it.
-void Partition::finish_segment(const std::shared_ptr<Segment>& segment, kafka::Offset next_base) {
+void Partition::finish_segment(const std::shared_ptr<Segment>& segment, const Segment& next) {
+  const auto next_base = next.base;
   auto snapshot = producers_.to_snapshot();
   last_snapshot_ = next_base;
   const auto path = segment_file(parts_.path, next_base, snapshot_suffix);
   ++writes_in_flight_;
-  parts_.io->submit(write_queue_, [self = shared_from_this(), segment, next_base, path,
+  parts_.io->submit(write_queue_, [self = shared_from_this(), segment, next_base, path, next_files = next.on_disk,
                                    snapshot = std::move(snapshot)]() mutable {
     // The owner does not change the indexes of a rolled segment before the answer below.
     const auto& indexes = *segment->indexes;
@@ -221,6 +289,9 @@ void Partition::finish_segment(const std::shared_ptr<Segment>& segment, kafka::O
     if (done)
       done = segment->on_disk->replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times)));
     if (done) done = write_file(self->parts_.io->files(), path, snapshot);
+    // That the next file is there says that this one lacks nothing (journal_replay.cpp).
+    if (done)
+      if (const auto made = next_files->log(); !made) done = made.error();
     auto& executor = *self->parts_.executor;
     executor.post([self = std::move(self), segment, next_base, done] {
       if (!done)
@@ -292,9 +363,12 @@ void Partition::flush(LogCallback<kafka::Offset> callback) {
     parts_.executor->post([callback = std::move(callback)] { callback(kafka::Error(ErrorCode::kafka_storage_error)); });
     return;
   }
-  // What is not written yet is synced by its own write.
-  if (dirty_.empty()) messages_since_flush_ = 0;
-  sync_until(written_end_, std::move(callback));
+  when_filed([self = shared_from_this(), callback = std::move(callback)]() mutable {
+    if (self->offline()) return callback(kafka::Error(ErrorCode::kafka_storage_error));
+    // What is not written yet is synced by its own write.
+    if (self->dirty_.empty()) self->messages_since_flush_ = 0;
+    self->sync_until(self->filed_end_, std::move(callback));
+  });
 }
 
 /// In order with the writes: the epoch is named on disk before the first batch that carries it.
@@ -325,6 +399,8 @@ void Partition::io_failed(const IoError& error) {
 
 void Partition::fail_waiting(const kafka::Error& why) {
   dirty_.clear();
+  dirty_bytes_ = journaled_bytes_ = 0;
+  for (auto& [end, then] : std::exchange(when_filed_, {})) then();
   for (auto& waiter : std::exchange(waiters_, {})) waiter.callback(AppendError(why, log_start_));
   for (auto& load : std::exchange(loads_, {}))
     if (load.callback) load.callback(why);
@@ -333,6 +409,11 @@ void Partition::fail_waiting(const kafka::Error& why) {
 void Partition::abandon(ErrorCode reason) {
   offline_.store(true);
   closed_ = true;
+  // What an offline directory's journal holds is for the next start.
+  if (journal_share_ && reason == ErrorCode::kafka_storage_error)
+    parts_.journal->stop();
+  else if (journal_share_)
+    parts_.journal->filed(*journal_share_, Journal::everything);
   fail_waiting({reason, "The partition is gone from this log directory"});
   seal_open_chunk();
   if (parts_.observer) parts_.observer->layout_changed(*this, LayoutChange::partition_closed);

@@ -16,14 +16,6 @@ namespace ciuic::broker {
 
 namespace {
 
-/// `00000000000000000042` of a name with that suffix.
-std::optional<kafka::Offset> base_of(std::string_view name, std::string_view suffix) {
-  if (name.size() != 20 + suffix.size() || !name.ends_with(suffix)) return std::nullopt;
-  const auto value = number<std::int64_t>(name.substr(0, 20));
-  if (!value || *value < 0) return std::nullopt;
-  return kafka::Offset(*value);
-}
-
 class Opener {
  public:
   Opener(Files& files, const OpenPlan& plan) : files_(files), plan_(plan) {}
@@ -51,7 +43,7 @@ class Opener {
   IoResult<void> finish_swaps() {
     bool any = false;
     for (const auto& [name, bytes] : names_) {
-      const auto base = base_of(name, ".log.swap");
+      const auto base = segment_base_of(name, ".log.swap");
       if (!base) continue;
       any = true;
       auto file = files_.open(path(name), OpenMode::read);
@@ -65,7 +57,7 @@ class Opener {
         end = StoredBatch(**batch).last_offset() + 1;
       }
       for (const auto& [old, old_bytes] : names_) {
-        const auto old_base = base_of(old, log_suffix);
+        const auto old_base = segment_base_of(old, log_suffix);
         if (!old_base || *old_base < *base || *old_base >= end) continue;
         for (const auto suffix : {log_suffix, index_suffix, time_index_suffix, txn_index_suffix})
           if (auto done = files_.remove(segment_file(plan_.path, *old_base, suffix)); !done) return done;
@@ -87,7 +79,7 @@ class Opener {
       bool drop = name.ends_with(deleted_suffix) || name.ends_with(cleaned_suffix) || name.ends_with(swap_suffix) ||
                   name.ends_with(".tmp");
       for (const auto suffix : {index_suffix, time_index_suffix, txn_index_suffix})
-        if (const auto base = base_of(name, suffix);
+        if (const auto base = segment_base_of(name, suffix);
             base && !names_.contains(segment_file("", *base, log_suffix).substr(1)))
           drop = true;
       if (drop)
@@ -137,7 +129,7 @@ class Opener {
   IoResult<void> open_segments() {
     std::vector<kafka::Offset> bases;
     for (const auto& [name, bytes] : names_)
-      if (const auto base = base_of(name, log_suffix)) bases.push_back(*base);
+      if (const auto base = segment_base_of(name, log_suffix)) bases.push_back(*base);
     if (plan_.truncate_to) {
       while (bases.size() > 1 && bases.back() >= *plan_.truncate_to) {
         if (auto done = remove_segment(bases.back()); !done) return done;
@@ -296,7 +288,7 @@ class Opener {
     const auto limit = scanned_.empty() ? log_.log_end : std::min(*scanned_.begin(), log_.log_end);
     std::vector<kafka::Offset> snapshots;
     for (const auto& [name, bytes] : names_)
-      if (const auto at = base_of(name, snapshot_suffix)) snapshots.push_back(*at);
+      if (const auto at = segment_base_of(name, snapshot_suffix)) snapshots.push_back(*at);
     std::optional<kafka::Offset> loaded;
     for (auto at = snapshots.rbegin(); at != snapshots.rend(); ++at) {
       const auto file = segment_file(plan_.path, *at, snapshot_suffix);

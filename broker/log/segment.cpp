@@ -8,11 +8,19 @@
 #include <limits>
 
 #include "broker/log/open_logs.h"
+#include "broker/log/text_lines.h"
 
 namespace ciuic::broker {
 
 std::string segment_file(const std::string& directory, kafka::Offset base, std::string_view suffix) {
   return fmt::format("{}/{:020}{}", directory, base.value, suffix);
+}
+
+std::optional<kafka::Offset> segment_base_of(std::string_view name, std::string_view suffix) {
+  if (name.size() != 20 + suffix.size() || !name.ends_with(suffix)) return std::nullopt;
+  const auto value = number<std::int64_t>(name.substr(0, 20));
+  if (!value || *value < 0) return std::nullopt;
+  return kafka::Offset(*value);
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "broker/log/chunk.h"
@@ -26,6 +27,9 @@ inline constexpr std::string_view snapshot_suffix = ".snapshot";
 inline constexpr std::string_view deleted_suffix = ".deleted";
 inline constexpr std::string_view cleaned_suffix = ".cleaned";
 inline constexpr std::string_view swap_suffix = ".swap";
+
+/// The base offset that a file name with that suffix says: 42 of `00000000000000000042.log`.
+[[nodiscard]] std::optional<kafka::Offset> segment_base_of(std::string_view name, std::string_view suffix);
 
 /// The files of one segment, opened when first needed. Used by FileIo jobs; any thread.
 class SegmentFiles : public std::enable_shared_from_this<SegmentFiles> {

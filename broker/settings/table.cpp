@@ -152,6 +152,10 @@ const Setting rows[] = {
            "Most bytes of requests in memory over all connections; reading stops above it."),
     broker("socket.request.max.bytes", INT, "104857600", 1024, int_max, broker_member<&B::request_bytes_max>,
            "Largest request accepted; a larger one closes its connection."),
+    ours(
+        "log.journal.bytes", INT, "16777216", 0, 1073741824, broker_member<&B::journal_bytes>,
+        "Journal a core and log directory: small appends are acknowledged from it and go to the segment files in large "
+        "writes within a fifth of a second; a start after a kill puts back what it holds. 0: none."),
     ours("log.level", STRING, "info", 0, 0, broker_member<&B::log_level>, "How much is logged.",
          "debug|info|warn|error|off"),
     ours("log.memory.bytes", LONG, "4294967296", 67108864, long_max, broker_member<&B::memory_bytes>,

@@ -81,6 +81,9 @@ class FewOpen final : public Files {
   IoResult<void> remove_all(const std::string& path) override { return real_.remove_all(path); }
   IoResult<bool> exists(const std::string& path) override { return real_.exists(path); }
   IoResult<void> sync_directory(const std::string& path) override { return real_.sync_directory(path); }
+  IoResult<std::shared_ptr<MappedFile>> make_mapped(const std::string& path, std::uint64_t bytes) override {
+    return real_.make_mapped(path, bytes);
+  }
   OpenLogs* open_logs() override { return &open_logs_; }
 
  private:
@@ -249,6 +252,7 @@ class OnTheMachine : public ::testing::Test {
     io = std::make_unique<ThreadPoolIo>(files, 3);
     LogDirectorySettings settings;
     settings.path = folder.string();
+    settings.limits.journal_bytes = journal_bytes;
     auto opened = LogDirectory::open(settings, Arena::make(LogWorld::small_arena()), *io, system_clock(), nullptr);
     ASSERT_TRUE(opened) << opened.error().text;
     directory = std::move(*opened);
@@ -319,6 +323,7 @@ class OnTheMachine : public ::testing::Test {
 
   static constexpr std::size_t open_max = 4;
   fs::path folder;
+  std::uint64_t journal_bytes = 0;  // each append makes its partition's file open
   LogConfig config;
   FewOpen files{open_max};
   ThreadExecutor executor;
@@ -367,6 +372,53 @@ TEST_F(OnTheMachine, ManyWrittenPartitionsKeepFewFilesOpenAndEveryByte) {
         << "t-" << i;
   }
   EXPECT_LE(logs_open(), open_max);
+}
+
+TEST_F(OnTheMachine, WhatAKilledProcessAcknowledgedFromTheJournalIsInTheFilesAfterTheNextStart) {
+  stop();
+  journal_bytes = 256U << 10;
+  start();
+  constexpr int partitions = 7;
+  config.segment_bytes = 1 << 16;
+  std::vector<std::shared_ptr<Partition>> all;
+  for (int i = 0; i < partitions; ++i) {
+    auto made = directory->create({"t", kafka::PartitionIndex(i)}, {kafka::Uuid::random(), config, &executor});
+    ASSERT_TRUE(made) << made.error().text;
+    all.push_back(*made);
+  }
+  // More than the ring holds, so that it goes round.
+  std::vector<kafka::Offset> ends(partitions);
+  for (int round = 0; round < 200; ++round) {
+    const auto i = static_cast<std::size_t>(round % partitions);
+    const auto result = append(all[i], make_batch({.records = 2, .value_bytes = 3000U + 11U * i})).get();
+    ASSERT_TRUE(result) << result.error().error.text;
+    ends[i] = result->last_offset + 1;
+  }
+  std::vector<Buffer> before;
+  for (std::size_t i = 0; i < partitions; ++i) before.push_back(everything(all[i], ends[i]));
+  // As kill -9 leaves it: a copy of the directory while the process still runs.
+  const auto copy = fs::path(folder.string() + "-killed");
+  fs::remove_all(copy);
+  std::promise<void> copied;
+  executor.post([&] {
+    fs::copy(folder, copy, fs::copy_options::recursive);
+    copied.set_value();
+  });
+  copied.get_future().get();
+  all.clear();
+  stop();
+  EXPECT_FALSE(fs::exists(folder / "ciuic-journal-0")) << "a clean stop leaves no journal";
+  fs::remove_all(folder);
+  fs::rename(copy, folder);
+  start();
+  EXPECT_FALSE(directory->was_clean());
+  for (int i = 0; i < partitions; ++i) {
+    const auto partition = directory->find({"t", kafka::PartitionIndex(i)});
+    ASSERT_TRUE(partition);
+    const auto at = static_cast<std::size_t>(i);
+    ASSERT_EQ(partition->published_high_watermark(), ends[at]) << "t-" << i;
+    EXPECT_EQ(everything(partition, ends[at]), before[at]) << "t-" << i;
+  }
 }
 
 }  // namespace

@@ -25,11 +25,15 @@ struct Model {
 class Walk {
  public:
   explicit Walk(std::uint64_t seed) : world_(seed, arena(seed)) {
+    // None, one that is always full, one that has room.
+    constexpr std::uint64_t journals[] = {0, 16U << 10, 16U << 10, 256U << 10};
+    world_.limits.journal_bytes = journals[seed % 4];
     world_.start();
     config_.segment_bytes = 3000 + static_cast<std::int32_t>(seed % 7) * 3000;
     config_.index_interval_bytes = 100 + static_cast<std::int32_t>(seed % 5) * 400;
     if (seed % 3 == 0) config_.flush_messages = 1 + static_cast<std::int64_t>(seed % 20);
     world_.create("t", 0, config_);
+    world_.create("other", 0, config_);
   }
 
   void run(int steps) {
@@ -44,10 +48,16 @@ class Walk {
     return config;
   }
   Partition& t() { return *world_.find("t"); }
+  Partition& other() { return *world_.find("other"); }
   std::uint64_t dice(std::uint64_t n) { return world_.random() % n; }
 
   void step() {
-    switch (dice(24)) {
+    switch (dice(26)) {
+      case 24:
+        return append_other();
+      case 25:
+        world_.advance(Milliseconds(dice(400)));
+        return;
       case 0:
         return crash(false);
       case 1:
@@ -107,6 +117,19 @@ class Walk {
     if (dice(2) == 0) world_.settle();
   }
 
+  /// Another partition's share of the journal: it keeps the ring's tail back, and must lose nothing either.
+  void append_other() {
+    for (auto n = 1 + dice(8); n > 0; --n) {
+      BatchOf batch;
+      batch.value_bytes = dice(900);
+      other().append(testing::make_batch(batch), {}, [this](const ResultOf<AppendResult, AppendError>& result) {
+        ASSERT_TRUE(result) << result.error().error.text;
+        other_acknowledged_ = std::max(other_acknowledged_, result->last_offset.value + 1);
+      });
+    }
+    if (dice(2) == 0) world_.settle();
+  }
+
   void retry() {
     if (last_.empty()) return;
     t().append(last_, {}, [base = last_base_](const ResultOf<AppendResult, AppendError>& result) {
@@ -133,8 +156,11 @@ class Walk {
 
   void crash(bool machine) {
     const auto kept = machine ? t().recovery_point().value : model_.acknowledged;
+    const auto other_kept = machine ? other().recovery_point().value : other_acknowledged_;
     const auto low = t().log_start_offset();
     world_.crash(machine);
+    EXPECT_GE(other().log_end_offset().value, other_kept);
+    other_acknowledged_ = other().log_end_offset().value;
     EXPECT_LE(t().log_start_offset(), std::max(low, t().log_end_offset()));
     if (t().log_start_offset().value < model_.start) model_.start = t().log_start_offset().value;
     reconcile(kept);
@@ -240,6 +266,7 @@ class Walk {
   LogWorld world_;
   LogConfig config_;
   Model model_;
+  std::int64_t other_acknowledged_ = 0;
   std::uint64_t unique_ = 0;
   std::int64_t clock_ = 1'700'000'000'000 - 10'000'000;
   std::int32_t sequence_ = 0;

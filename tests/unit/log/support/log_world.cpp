@@ -56,7 +56,9 @@ ArenaConfig LogWorld::small_arena() {
 }
 
 LogWorld::LogWorld(std::uint64_t seed, ArenaConfig arena_settings, LogObserver* listener)
-    : random(seed), arena_config(arena_settings), arena(Arena::make(arena_settings)), observer(listener) {}
+    : random(seed), arena_config(arena_settings), arena(Arena::make(arena_settings)), observer(listener) {
+  limits.journal_bytes = 0;
+}
 
 LogWorld::~LogWorld() {
   io.drop_all();

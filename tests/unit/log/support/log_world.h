@@ -76,7 +76,7 @@ class LogWorld {
   LogConfig config;  ///< of partitions found at start
   std::unique_ptr<LogDirectory> directory;
   std::vector<std::string> offline_reasons;
-  LogLimits limits;
+  LogLimits limits;  ///< no journal unless the test says so: then what is acknowledged is in the segment files
 };
 
 }  // namespace ciuic::broker::testing

@@ -152,9 +152,38 @@ IoResult<bool> SimulatedFiles::exists(const std::string& path) {
 
 IoResult<void> SimulatedFiles::sync_directory(const std::string&) { return {}; }
 
+class SimulatedMapping final : public MappedFile {
+ public:
+  explicit SimulatedMapping(std::shared_ptr<SimulatedFiles::Node> node) : node_(std::move(node)) {}
+  MutableBytes bytes() const override { return node_->data; }
+
+ private:
+  std::shared_ptr<SimulatedFiles::Node> node_;
+};
+
+IoResult<std::shared_ptr<MappedFile>> SimulatedFiles::make_mapped(const std::string& path, std::uint64_t bytes) {
+  if (auto gone = remove(path); !gone) return gone.error();
+  if (capacity_ && used_ + bytes > *capacity_) return failed("fallocate", path, ENOSPC);
+  auto node = std::make_shared<Node>();
+  node->data.resize(bytes);
+  node->mapped = true;
+  used_ += bytes;
+  files_[path] = node;
+  return std::shared_ptr<MappedFile>(std::make_shared<SimulatedMapping>(std::move(node)));
+}
+
 void SimulatedFiles::lose_unsynced(std::mt19937_64& random) {
   used_ = 0;
   for (auto& [path, node] : files_) {
+    if (node->mapped) {
+      constexpr std::size_t page = 4096;
+      for (std::size_t at = 0; at < node->data.size(); at += page)
+        if (random() % 2 == 0)
+          std::fill_n(node->data.begin() + static_cast<std::ptrdiff_t>(at), std::min(page, node->data.size() - at),
+                      std::byte{});
+      used_ += node->data.size();
+      continue;
+    }
     auto kept = node->durable;
     const auto whole = random() % (node->since_sync.size() + 1);
     for (std::size_t i = 0; i < whole; ++i) apply(kept, node->since_sync[i], node->since_sync[i].bytes.size());

@@ -26,9 +26,11 @@ class SimulatedFiles final : public Files {
   IoResult<void> remove_all(const std::string& path) override;
   IoResult<bool> exists(const std::string& path) override;
   IoResult<void> sync_directory(const std::string& path) override;
+  IoResult<std::shared_ptr<MappedFile>> make_mapped(const std::string& path, std::uint64_t bytes) override;
   OpenLogs* open_logs() override { return &open_logs_; }
 
-  /// The machine stops: of each file's writes since its last sync only a prefix stays, its last one possibly cut.
+  /// The machine stops: of each file's writes since its last sync only a prefix stays, its last one possibly cut. Of a
+  /// mapped file each page stays or is zero again.
   void lose_unsynced(std::mt19937_64& random);
   /// Writes beyond this many bytes in all fail with ENOSPC, having written what fitted.
   void set_capacity(std::optional<std::uint64_t> bytes) { capacity_ = bytes; }
@@ -54,6 +56,7 @@ class SimulatedFiles final : public Files {
       Buffer bytes{};
     };
     std::vector<Change> since_sync;
+    bool mapped = false;
   };
 
  private:

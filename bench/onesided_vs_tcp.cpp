@@ -1,6 +1,6 @@
 // Reads one topic over TCP Fetch and one-sidedly, and says what each cost. Compares both streams batch by batch.
 //   onesided_vs_tcp BOOTSTRAP BROKER_PID TOPIC fill BYTES RECORD_BYTES CODEC
-//   onesided_vs_tcp BOOTSTRAP BROKER_PID TOPIC read TRANSPORT      one line of JSON
+//   onesided_vs_tcp BOOTSTRAP BROKER_PID TOPIC read TRANSPORT      one line of JSON for each of two passes
 //   onesided_vs_tcp BOOTSTRAP BROKER_PID TOPIC compare             one line of JSON
 #include <fmt/core.h>
 #include <unistd.h>
@@ -53,9 +53,14 @@ struct Stream {
     std::vector<TopicPartitionOffset> from;
     for (const auto& at : partitions) from.push_back({at.topic, at.partition, offset_beginning, {}});
     for (const auto& end : consumer.end_offsets(partitions).value()) {
-      if (end.offset > 0) left[end.partition] = end.offset;
+      if (end.offset > 0) ends[end.partition] = end.offset;
     }
+    left = ends;
     consumer.assign(from).value();
+  }
+  void rewind(const std::string& topic) {
+    for (const auto& [partition, end] : ends) consumer.seek({topic, partition}, offset_beginning).value();
+    left = ends;
   }
   /// Batches, until every partition's end has been read: then nothing.
   std::span<const RecordBatch> next() {
@@ -70,6 +75,7 @@ struct Stream {
     return {};
   }
   Consumer consumer;
+  std::map<std::int32_t, std::int64_t> ends;
   std::map<std::int32_t, std::int64_t> left;
 };
 
@@ -97,10 +103,8 @@ void fill(const std::string& bootstrap, const std::string& topic, std::uint64_t 
   producer.close().value();
 }
 
-void read(const std::string& bootstrap, const std::string& pid, const std::string& topic,
-          const std::string& transport) {
-  Stream stream(bootstrap, topic, transport);
-  // The first poll connects and takes grants: what it costs is in both columns.
+void read_pass(Stream& stream, const std::string& pid, const std::string& topic, const std::string& transport,
+               const char* pass, bool last) {
   const auto cpu_before = cpu_seconds(pid);
   const auto own_before = cpu_seconds("self");
   const auto start = std::chrono::steady_clock::now();
@@ -120,13 +124,23 @@ void read(const std::string& bootstrap, const std::string& pid, const std::strin
   const auto own = cpu_seconds("self") - own_before;
   const auto path = stream.consumer.path({topic, 0});
   // The broker's last work for us (a release, the end of the session) is its cost too.
-  stream.consumer.close().value();
+  if (last) stream.consumer.close().value();
   ::usleep(50'000);
   fmt::print(
-      "{{\"transport\":\"{}\",\"path\":\"{}\",\"provider\":\"{}\",\"bytes\":{},\"batches\":{},\"records\":{},"
-      "\"seconds\":{:.6f},\"broker_cpu_seconds\":{:.6f},\"reader_cpu_seconds\":{:.4f},\"in_force\":{}}}\n",
-      transport, name(path.path), path.provider, bytes, batches, records, wall.count(), cpu_seconds(pid) - cpu_before,
-      own, in_force);
+      "{{\"pass\":\"{}\",\"transport\":\"{}\",\"path\":\"{}\",\"provider\":\"{}\",\"bytes\":{},\"batches\":{},"
+      "\"records\":{},\"seconds\":{:.6f},\"broker_cpu_seconds\":{:.6f},\"reader_cpu_seconds\":{:.4f},\"in_force\":{}}}"
+      "\n",
+      pass, transport, name(path.path), path.provider, bytes, batches, records, wall.count(),
+      cpu_seconds(pid) - cpu_before, own, in_force);
+}
+
+/// Twice, as a trainer reads its epochs. The first pass also connects, takes grants and maps memory it never saw.
+void read(const std::string& bootstrap, const std::string& pid, const std::string& topic,
+          const std::string& transport) {
+  Stream stream(bootstrap, topic, transport);
+  read_pass(stream, pid, topic, transport, "first", false);
+  stream.rewind(topic);
+  read_pass(stream, pid, topic, transport, "again", true);
 }
 
 /// Both streams at once, one batch of a partition beside the other's.

@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "bench" / "kafka_vs_apache.d"))
 import brokers  # noqa: E402
 
 # record bytes, codec, partitions
+PASSES = ("first", "again")
 CASES = [(1024, "none", 1), (1024, "none", 4), (100, "lz4", 1), (65536, "none", 1)]
 
 
@@ -39,34 +40,39 @@ def main():
                 if done.returncode != 0:
                     broker.stop()
                     sys.exit(f"{words[0]} ended with status {done.returncode}")
-                return json.loads(done.stdout) if done.stdout.strip() else None
+                return [json.loads(line) for line in done.stdout.splitlines()]
 
             try:
                 run("fill", size, record, codec)
-                found = {"tcp": [], "rdma": []}
+                found = {(a_pass, transport): [] for a_pass in PASSES for transport in ("tcp", "rdma")}
                 for _ in range(rounds):
-                    for transport in found:
-                        found[transport].append(run("read", transport))
-                same = run("compare")
+                    for transport in ("tcp", "rdma"):
+                        for result in run("read", transport):
+                            found[result["pass"], transport].append(result)
+                (same,) = run("compare")
             finally:
                 broker.stop()
             rows = {}
-            for transport, results in found.items():
+            for (a_pass, transport), results in found.items():
                 gb = results[0]["bytes"] / 1e9
-                rows[transport] = {"case": f"{record} B {codec} x{partitions}", "path": results[0]["path"], "provider": results[0]["provider"],
-                                   "bytes": results[0]["bytes"], "records": results[0]["records"],
+                rows[a_pass, transport] = {"case": f"{record} B {codec} x{partitions} {a_pass}", "path": results[0]["path"],
+                                   "provider": results[0]["provider"],
+                                           "bytes": results[0]["bytes"], "records": results[0]["records"],
                                    "mb_s": statistics.median(each["bytes"] / 1e6 / each["seconds"] for each in results),
                                    "broker_cpu_s_gb": statistics.median(each["broker_cpu_seconds"] for each in results) / gb,
                                    "reader_cpu_s_gb": statistics.median(each["reader_cpu_seconds"] for each in results) / gb}
-            identical = same["different"] == same["alone"] == 0 and rows["tcp"]["records"] == rows["rdma"]["records"]
+            identical = same["different"] == same["alone"] == 0 and len({row["records"] for row in rows.values()}) == 1
             failed = failed or not identical
-            ours, theirs = rows["rdma"], rows["tcp"]
-            ratio, cpu = ours["mb_s"] / theirs["mb_s"], ours["broker_cpu_s_gb"] / max(theirs["broker_cpu_s_gb"], 1e-9)
+            for a_pass in PASSES:
+                ours, theirs = rows[a_pass, "rdma"], rows[a_pass, "tcp"]
+                ratio, cpu = ours["mb_s"] / theirs["mb_s"], ours["broker_cpu_s_gb"] / max(theirs["broker_cpu_s_gb"], 1e-9)
+                if options.json:
+                    print(json.dumps({"tcp": theirs, "onesided": ours, "throughput_ratio": ratio, "broker_cpu_ratio": cpu, "batches_compared": same}))
+                    continue
+                for row, tail in ((theirs, "| |"), (ours, f"{ratio:.1f} | {cpu:.1%} |")):
+                    print(f"| {row['case']} | {row['path']} {row['provider']} | {row['mb_s']:.0f} | {row['broker_cpu_s_gb']:.5f} | {row['reader_cpu_s_gb']:.3f} | {tail}")
             if options.json:
-                print(json.dumps({"tcp": theirs, "onesided": ours, "throughput_ratio": ratio, "broker_cpu_ratio": cpu, "batches_compared": same}))
                 continue
-            for row, tail in ((theirs, "| |"), (ours, f"{ratio:.1f} | {cpu:.1%} |")):
-                print(f"| {row['case']} | {row['path']} {row['provider']} | {row['mb_s']:.0f} | {row['broker_cpu_s_gb']:.5f} | {row['reader_cpu_s_gb']:.3f} | {tail}")
             print(f"| | {same['same']} batches compared: {'identical' if identical else 'NOT IDENTICAL'} | | | | | |", flush=True)
     return 1 if failed else 0
 

@@ -91,6 +91,10 @@ class PosixFile final : public File {
   void start_writeback(std::uint64_t from, std::uint64_t to) override {
     ::sync_file_range(fd_.get(), static_cast<off64_t>(from), static_cast<off64_t>(to - from), SYNC_FILE_RANGE_WRITE);
   }
+  void reserve(std::uint64_t from, std::uint64_t to) override {
+    static_cast<void>(
+        ::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from), static_cast<off_t>(to - from)));
+  }
 
  private:
   std::string path_;

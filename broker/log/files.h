@@ -38,6 +38,9 @@ class File {
   /// A hint, never an error: start writing [from, to) back. What is clean the kernel drops when it needs the memory;
   /// until then it serves chunks that were evicted. (Dropping it ourselves cost a twelfth of produce's CPU.)
   virtual void start_writeback(std::uint64_t from, std::uint64_t to) = 0;
+  /// A hint, never an error: [from, to) will be written soon, behind the end of the file. Its blocks are taken at once
+  /// and not one by one, for a quarter less CPU a byte; the size stays. `truncate` to the size gives back the rest.
+  virtual void reserve(std::uint64_t from, std::uint64_t to) = 0;
 };
 
 /// A file that is written by storing into memory. Unmapped at the end of the object; the file stays.

@@ -39,7 +39,7 @@ struct LogConfig {
   double min_cleanable_dirty_ratio = 0.5;
   std::int64_t file_delete_delay_ms = 60'000;
   std::int32_t min_insync_replicas = 1;
-  bool preallocate = false;                     ///< accepted, without effect: files are written, never reserved
+  bool preallocate = false;                     ///< accepted, without effect: a file never ends in zeros
   bool unclean_leader_election_enable = false;  ///< replication's; the log does not look at it
 
   bool operator==(const LogConfig&) const = default;

@@ -285,7 +285,9 @@ void Partition::finish_close(LogCallback<kafka::Offset> callback) {
                                    producers = !producers_.empty(), callback = std::move(callback)]() mutable {
     auto& files = self->parts_.io->files();
     const auto& indexes = *segment->indexes;
-    auto done = segment->on_disk->replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes.offsets)));
+    auto done = segment->on_disk->trim_log();
+    if (done)
+      done = segment->on_disk->replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes.offsets)));
     if (done)
       done = segment->on_disk->replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times)));
     if (done && snapshot) done = write_file(files, segment_file(self->parts_.path, end, snapshot_suffix), bytes);

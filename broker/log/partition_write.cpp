@@ -20,11 +20,21 @@ constexpr std::uint64_t writeback_step_bytes = 8U << 20;
 constexpr std::size_t index_entries_step = 512;
 /// So much goes to the file: the kernel then takes it in large pieces.
 constexpr std::uint64_t file_step_bytes = 1U << 20;
+/// Room is taken so far ahead.
+constexpr std::uint64_t reserve_step_bytes = 8U << 20;
 
 void hint_writeback(SegmentFiles& files, File& log, std::uint64_t end) {
   if (end - files.hinted_to < writeback_step_bytes) return;
   log.start_writeback(files.hinted_to, end);
   files.hinted_to = end;
+}
+
+/// Of a partition that writes large pieces: it will write more.
+void hint_room(SegmentFiles& files, File& log, std::uint64_t at, std::uint64_t end) {
+  if (end - at < file_step_bytes || end <= files.reserved_to) return;
+  const auto from = std::max(at, files.reserved_to);
+  files.reserved_to = end + reserve_step_bytes;
+  log.reserve(from, files.reserved_to);
 }
 
 }  // namespace
@@ -57,6 +67,7 @@ struct Partition::WriteJob {
     for (const auto& piece : pieces) {
       const auto log = piece.files->log();
       if (!log) return log.error();
+      hint_room(*piece.files, **log, piece.at, piece.end);
       if (auto done = (*log)->write_at(piece.at, piece.bytes); !done) return done;
       hint_writeback(*piece.files, **log, piece.end);
     }
@@ -285,7 +296,9 @@ void Partition::finish_segment(const std::shared_ptr<Segment>& segment, const Se
                                    snapshot = std::move(snapshot)]() mutable {
     // The owner does not change the indexes of a rolled segment before the answer below.
     const auto& indexes = *segment->indexes;
-    auto done = segment->on_disk->replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes.offsets)));
+    auto done = segment->on_disk->trim_log();
+    if (done)
+      done = segment->on_disk->replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes.offsets)));
     if (done)
       done = segment->on_disk->replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times)));
     if (done) done = write_file(self->parts_.io->files(), path, snapshot);

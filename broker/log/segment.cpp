@@ -75,6 +75,16 @@ IoResult<void> SegmentFiles::sync_log() {
   return (*file)->sync();
 }
 
+IoResult<void> SegmentFiles::trim_log() {
+  if (reserved_to == 0 || deleted()) return {};
+  const auto file = log();
+  if (!file) return file.error();
+  const auto size = (*file)->size();
+  if (!size) return size.error();
+  reserved_to = 0;
+  return (*file)->truncate(*size);
+}
+
 IoResult<void> SegmentFiles::sync_indexes() {
   for (const auto suffix : index_files) {
     const auto file = files_.open(path(suffix), OpenMode::read_write);

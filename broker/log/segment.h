@@ -52,6 +52,8 @@ class SegmentFiles : public std::enable_shared_from_this<SegmentFiles> {
   /// Contents are on the device afterwards. A file that is gone (retention) is no error.
   [[nodiscard]] IoResult<void> sync_log();
   [[nodiscard]] IoResult<void> sync_indexes();
+  /// The file goes to the end of its bytes and no further: gives back what was reserved behind them.
+  [[nodiscard]] IoResult<void> trim_log();
   /// Closes what is open; the next use opens again.
   void close_files();
   /// Renames every file of the segment to `….deleted`. From then on nothing is written under the old names.
@@ -59,8 +61,9 @@ class SegmentFiles : public std::enable_shared_from_this<SegmentFiles> {
   [[nodiscard]] bool deleted() const;
   /// Removes the files that `mark_deleted` renamed.
   [[nodiscard]] IoResult<void> remove_deleted();
-  /// Progress of writeback hints; only the write queue's jobs touch it.
+  /// Progress of hints to the kernel; only the write queue's jobs touch it.
   std::uint64_t hinted_to = 0;
+  std::uint64_t reserved_to = 0;
 
  private:
   Files& files_;

@@ -77,6 +77,7 @@ class SimulatedFile final : public File {
     return {};
   }
   void start_writeback(std::uint64_t, std::uint64_t) override {}
+  void reserve(std::uint64_t, std::uint64_t) override {}
 
  private:
   SimulatedFiles& files_;

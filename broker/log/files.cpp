@@ -103,13 +103,19 @@ class PosixFile final : public File {
 
 class PosixMappedFile final : public MappedFile {
  public:
-  PosixMappedFile(void* at, std::size_t bytes) : memory_(static_cast<std::byte*>(at), bytes) {}
+  PosixMappedFile(std::string path, void* at, std::size_t bytes)
+      : path_(std::move(path)), memory_(static_cast<std::byte*>(at), bytes) {}
   ~PosixMappedFile() override { ::munmap(memory_.data(), memory_.size()); }
   PosixMappedFile(const PosixMappedFile&) = delete;
   PosixMappedFile& operator=(const PosixMappedFile&) = delete;
   MutableBytes bytes() const override { return memory_; }
+  IoResult<void> sync(std::uint64_t bytes) override {
+    if (::msync(memory_.data(), bytes, MS_SYNC) != 0) return failed("msync", path_, errno);
+    return {};
+  }
 
  private:
+  std::string path_;
   MutableBytes memory_;
 };
 
@@ -199,7 +205,7 @@ class PosixFiles final : public Files {
     if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0) return failed("fallocate", path, errno);
     void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     if (at == MAP_FAILED) return failed("mmap", path, errno);
-    return std::shared_ptr<MappedFile>(std::make_shared<PosixMappedFile>(at, bytes));
+    return std::shared_ptr<MappedFile>(std::make_shared<PosixMappedFile>(path, at, bytes));
   }
 
  private:

@@ -49,6 +49,8 @@ class MappedFile {
   virtual ~MappedFile() = default;
   /// What is stored here is in the kernel at once and outlives the process.
   [[nodiscard]] virtual MutableBytes bytes() const = 0;
+  /// What was stored in the first `bytes` is on the device when it returns (msync). Blocks; any thread.
+  [[nodiscard]] virtual IoResult<void> sync(std::uint64_t bytes) = 0;
 };
 
 enum class OpenMode { read, read_write, create };  ///< create: read and write, made if missing

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -30,7 +31,10 @@ Journal::Journal(Files& files, std::string path, std::shared_ptr<MappedFile> fil
       executor_(executor),
       clock_(clock),
       ring_(file_->bytes().subspan(journal::ring_begin)),
-      size_(ring_.size()) {}
+      size_(ring_.size()) {
+  std::random_device device;
+  secret_ = (std::uint64_t{device()} << 32) | device();
+}
 
 IoResult<std::shared_ptr<Journal>> Journal::make(Files& files, const std::string& path, std::uint64_t bytes,
                                                  Executor& executor, const Clock& clock) {
@@ -40,6 +44,7 @@ IoResult<std::shared_ptr<Journal>> Journal::make(Files& files, const std::string
   auto made = std::shared_ptr<Journal>(new Journal(files, path, std::move(*file), executor, clock));
   journal::FileHead head;
   head.ring_bytes = whole;
+  head.secret = made->secret_;
   std::memcpy(made->file_->bytes().data(), &head, sizeof head);
   return made;
 }
@@ -59,7 +64,8 @@ void Journal::put(std::uint64_t position, bool turn, const JournalPlace& place, 
   head.partition = place.partition.partition.value;
   head.segment_base = place.segment_base.value;
   head.position = place.position;
-  head.crc = journal::crc_of(head, bytes);
+  head.secret = static_cast<std::uint32_t>(secret_);
+  head.crc = journal::crc_of(head, bytes, secret_);
   if (!bytes.empty()) std::memcpy(to.data() + sizeof head, bytes.data(), bytes.size());
   std::atomic_thread_fence(std::memory_order_release);
   std::memcpy(to.data(), &head, sizeof head);
@@ -104,7 +110,7 @@ void Journal::advance() {
   while (!waiters_.empty() && waiters_.front().position <= tail_) {
     const auto then = std::move(waiters_.front().then);
     waiters_.pop_front();
-    then();
+    then(true);
   }
 }
 
@@ -131,8 +137,9 @@ void Journal::ask_until(std::uint64_t position) {
 
 /// Of what was asked for nothing need be watched: it is on its way.
 void Journal::watch_age() {
+  if (watching_) return;
   const auto oldest = first_from(asked_);
-  if (watching_ || oldest == entries_.end()) return;
+  if (oldest == entries_.end()) return;
   watching_ = true;
   executor_.post_at(oldest->since + age_max, [weak = weak_from_this()] {
     const auto self = weak.lock();
@@ -146,8 +153,8 @@ void Journal::watch_age() {
   });
 }
 
-void Journal::when_past(std::uint64_t position, std::function<void()> then) {
-  if (stopped_ || position <= tail_) return then();
+void Journal::when_past(std::uint64_t position, std::function<void(bool past)> then) {
+  if (stopped_ || position <= tail_) return then(position <= tail_);
   // In order of position, as advance() takes them.
   const auto after = std::upper_bound(waiters_.begin(), waiters_.end(), position,
                                       [](std::uint64_t at, const Waiter& waiter) { return at < waiter.position; });
@@ -157,8 +164,10 @@ void Journal::when_past(std::uint64_t position, std::function<void()> then) {
 
 void Journal::stop() {
   stopped_ = true;
-  for (auto& waiter : std::exchange(waiters_, {})) waiter.then();
+  for (auto& waiter : std::exchange(waiters_, {})) waiter.then(false);
 }
+
+IoResult<void> Journal::sync_tail() { return file_->sync(journal::ring_begin); }
 
 IoResult<void> Journal::remove() { return files_.remove(path_); }
 

@@ -28,7 +28,7 @@ struct JournalPlace {
 /// outlives the process as bytes in a segment's file do; those follow a little later in large writes, and cost a
 /// fraction of small ones. After a kill `replay_journal` puts into the segment files what had not got there.
 ///
-/// Owner's executor, every call. Not thread-safe.
+/// Owner's executor, every call not marked otherwise. Not thread-safe.
 class Journal : public std::enable_shared_from_this<Journal> {
  public:
   /// One partition's share. `file_now`: posted when its oldest bytes should go to their file (age, or the ring is
@@ -43,7 +43,8 @@ class Journal : public std::enable_shared_from_this<Journal> {
     std::uint64_t filed_to_ = 0;
   };
 
-  /// Makes the file anew. `bytes`: rounded down to pages, at least four. The ring's file lies there until `remove`.
+  /// Any thread, as `join`. Makes the file anew. `bytes`: rounded down to pages, at least four. The ring's file lies
+  /// there until `remove`.
   [[nodiscard]] static IoResult<std::shared_ptr<Journal>> make(Files& files, const std::string& path,
                                                                std::uint64_t bytes, Executor& executor,
                                                                const Clock& clock);
@@ -56,11 +57,14 @@ class Journal : public std::enable_shared_from_this<Journal> {
   /// Everything of the share below `position` is in its files (or is of no account: its partition was deleted).
   void filed(Share& share, std::uint64_t position);
   static constexpr std::uint64_t everything = ~std::uint64_t{0};
-  /// Runs `then`, inside this or a later call, when no replay can give anything below `position` any more.
-  void when_past(std::uint64_t position, std::function<void()> then);
+  /// Runs `then(true)`, inside this or a later call, when no replay after a kill can give anything below `position` any
+  /// more; `then(false)` when the ring stops before.
+  void when_past(std::uint64_t position, std::function<void(bool past)> then);
+  /// The tail of now is on the device: from here on `when_past` holds after the machine's end too. Any thread; blocks.
+  [[nodiscard]] IoResult<void> sync_tail();
   /// The directory is offline: what the ring holds stays for the next start, nothing is added, nobody waits any more.
   void stop();
-  /// After a clean stop: there is nothing in it.
+  /// After a clean stop: there is nothing in it. Any thread.
   [[nodiscard]] IoResult<void> remove();
 
  private:
@@ -72,7 +76,7 @@ class Journal : public std::enable_shared_from_this<Journal> {
   };
   struct Waiter {
     std::uint64_t position;
-    std::function<void()> then;
+    std::function<void(bool)> then;
   };
 
   Journal(Files& files, std::string path, std::shared_ptr<MappedFile> file, Executor& executor, const Clock& clock);
@@ -90,6 +94,7 @@ class Journal : public std::enable_shared_from_this<Journal> {
   const Clock& clock_;
   MutableBytes ring_;
   std::uint64_t size_;
+  std::uint64_t secret_;
   // Positions count up for ever; the place in the ring is the position modulo its size.
   std::uint64_t head_ = 0;
   std::uint64_t tail_ = 0;
@@ -103,6 +108,7 @@ class Journal : public std::enable_shared_from_this<Journal> {
 /// What a journal held, for the log of the start.
 struct Replayed {
   std::uint64_t bytes = 0;     ///< put into segment files
+  std::uint64_t gone = 0;      ///< of partitions that are not here any more
   std::uint64_t left_out = 0;  ///< that fit nowhere: the files end before or hold something else
 };
 /// Writes into the segment files what a journal's process had acknowledged and not put there. `directory_of`: the

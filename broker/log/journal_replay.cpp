@@ -38,7 +38,8 @@ std::vector<Record> records_of(Bytes file) {
     std::memcpy(&record.head, here.data(), sizeof record.head);
     if (record.head.at != at || record.head.bytes > here.size() - sizeof record.head) break;
     record.bytes = here.subspan(sizeof record.head, record.head.bytes);
-    if (record.head.crc != journal::crc_of(record.head, record.bytes)) break;
+    if (record.head.crc != journal::crc_of(record.head, record.bytes, head.secret)) break;
+    if (record.head.secret != static_cast<std::uint32_t>(head.secret)) break;
     if (record.head.turn != 0) {
       at = journal::next_turn(at, ring.size());
       continue;
@@ -61,10 +62,14 @@ class PartitionReplay {
     if (!entries) return entries.error();
     for (const auto& entry : *entries)
       if (const auto base = segment_base_of(entry.name, log_suffix)) newest_ = std::max(newest_, *base);
+    bool fit = true;  // what follows a record that does not fit belongs behind it, and nowhere else
     for (const auto& record : records) {
-      const auto fits = put(record);
-      if (!fits) return fits.error();
-      if (!*fits) replayed_.left_out += record.bytes.size();
+      if (fit) {
+        const auto done = put(record);
+        if (!done) return done.error();
+        fit = *done;
+      }
+      if (!fit) replayed_.left_out += record.bytes.size();
     }
     return {};
   }
@@ -125,7 +130,10 @@ IoResult<Replayed> replay_journal(
     partitions[{record.head.topic, kafka::PartitionIndex(record.head.partition)}].push_back(record);
   for (const auto& [id, records] : partitions) {
     const auto directory = directory_of(id);
-    if (!directory) continue;  // deleted
+    if (!directory) {
+      for (const auto& record : records) replayed.gone += record.bytes.size();
+      continue;
+    }
     if (const auto done = PartitionReplay(files, *directory, replayed).run(records); !done) return done.error();
   }
   return replayed;

@@ -105,12 +105,21 @@ IoResult<void> LogDirectory::replay_journals(const std::vector<DirectoryEntry>& 
       journals.push_back(path() + "/" + entry.name);
   for (const auto& journal : journals) {
     const auto replayed = replay_journal(files, journal, directory_of);
-    if (!replayed) return replayed.error();
-    if (replayed->left_out > 0)
+    if (!replayed)
+      return IoError(replayed.error().number,
+                     fmt::format("{}; acknowledged records of {} wait to be put into their files: make the disk "
+                                 "writable or free some space, then start again",
+                                 replayed.error().text, journal));
+    if (replayed->left_out > 0) {
+      const auto kept = fmt::format("{}/left-out-{}", path(), journal.substr(path().size() + 1));
       log::warn("log",
-                "{} bytes of {} fit no segment file and are left out: the files ended before them or went on otherwise",
-                replayed->left_out, journal);
-    log::info("log", "journal replayed path={} bytes={}", journal, replayed->bytes);
+                "{} bytes of {} fit no segment file and are left out: the files end before them or went on otherwise; "
+                "it is kept as {}",
+                replayed->left_out, journal, kept);
+      if (auto renamed = files.rename(journal, kept); !renamed) return renamed;
+    }
+    log::info("log", "journal replayed path={} bytes={} of_deleted_partitions={}", journal, replayed->bytes,
+              replayed->gone);
   }
   // All or none: a start that ends in between finds them again.
   for (const auto& journal : journals)
@@ -124,7 +133,7 @@ std::shared_ptr<Journal> LogDirectory::journal_of(Executor& executor) {
   if (const auto at = journals_.find(&executor); at != journals_.end()) return at->second;
   const auto file = fmt::format("{}/{}{}", path(), journal_file_prefix, journals_.size());
   auto made = Journal::make(io_.files(), file, settings_.limits.journal_bytes, executor, clock_);
-  if (!made && journals_.empty())
+  if (!made)
     log::warn("log", "no journal, each append waits for its own write to a segment file: {}", made.error().text);
   if (!made)
     if (const auto removed = io_.files().remove(file); !removed) log::warn("log", "{}", removed.error().text);
@@ -325,7 +334,10 @@ void LogDirectory::remove(const kafka::TopicPartition& name, Milliseconds delay,
               log::warn("log", "{}", removed.error().text);
           });
         });
-        done({});
+        // Made again with the same id it must not get the bytes of now from a replay.
+        const auto& journal = partition->parts_.journal;
+        if (!journal) return done({});
+        journal->when_past(journal->end(), [done](bool) { done({}); });
       });
     });
   });

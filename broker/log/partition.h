@@ -251,6 +251,12 @@ class Partition : public std::enable_shared_from_this<Partition> {
   void when_filed(std::function<void()> then);
   void acknowledge(kafka::Offset end, const DirtyRange& last);
   [[nodiscard]] bool flush_messages_reached() const;
+  /// For jobs of the write queue: behind a failure nothing is done, or a replay could not tell what is missing.
+  template <class Work>
+  IoResult<void> unless_failed(Work&& work) {
+    if (write_queue_result_) write_queue_result_ = work();
+    return write_queue_result_;
+  }
   void job_settled();
   void when_idle(std::function<void()> then);
   void submit_write();
@@ -296,6 +302,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   LogConfig config_;
   std::shared_ptr<PartitionMemory> memory_;
   IoQueue write_queue_;
+  IoResult<void> write_queue_result_;  // of its jobs, which alone look at it
   IoQueue read_queue_;
   IoQueue sync_queue_;
   IoQueue clean_queue_;

@@ -78,6 +78,11 @@ struct Partition::TimeQuery {
   }
 
   IoResult<void> search_files(const Place& place) {
+    // Nor may the file be made here: that it is there means something (Partition::finish_segment).
+    if (place.limit == 0) {
+      search_memory(place);
+      return {};
+    }
     auto at = place.from;
     if (!at) {
       const auto time = floor_in_file(place.files->files(), place.files->path(time_index_suffix), *target - 1);

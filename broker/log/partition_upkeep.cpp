@@ -28,7 +28,10 @@ Partition::~Partition() = default;
 void Partition::join_journal() {
   if (!parts_.journal) return;
   journal_share_ = parts_.journal->join([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->file_now();
+    const auto self = weak.lock();
+    if (!self) return;
+    self->start_write();  // what the ring can still take need not wait for the file
+    self->file_now();
   });
 }
 
@@ -59,7 +62,7 @@ void Partition::remove_later(std::shared_ptr<SegmentFiles> files) {
   // In order with the writes: nothing of the segment is still on its way to the file.
   ++writes_in_flight_;
   parts_.io->submit(write_queue_, [self = shared_from_this(), files = std::move(files)]() mutable {
-    const auto done = files->mark_deleted();
+    const auto done = self->unless_failed([&] { return files->mark_deleted(); });
     auto& executor = *self->parts_.executor;
     executor.post([self = std::move(self), files = std::move(files), done] {
       if (!done) self->io_failed(done.error());
@@ -180,11 +183,13 @@ void Partition::truncate(kafka::Offset offset, LogCallback<kafka::Offset> callba
   }
   truncating_ = true;
   when_idle([self = shared_from_this(), offset, callback = std::move(callback)]() mutable {
-    auto cut = [self, offset, callback = std::move(callback)] {
-      self->finish_truncate(std::max(offset, self->log_start_), callback);
+    auto cut = [self, offset, callback = std::move(callback)](bool past) {
+      if (past && !self->offline()) return self->finish_truncate(std::max(offset, self->log_start_), callback);
+      self->truncating_ = false;
+      callback(kafka::Error(ErrorCode::kafka_storage_error, "The log directory is offline"));
     };
     // Nor may a replay bring back what is cut off now.
-    if (!self->journal_share_) return cut();
+    if (!self->journal_share_) return cut(true);
     self->parts_.journal->when_past(self->parts_.journal->end(), std::move(cut));
   });
 }
@@ -192,15 +197,18 @@ void Partition::truncate(kafka::Offset offset, LogCallback<kafka::Offset> callba
 /// Everything is in the files now and nothing is under way. The log is cut there, then opened again from them: the one
 /// way by which indexes, producers and epochs are rebuilt.
 void Partition::finish_truncate(kafka::Offset offset, LogCallback<kafka::Offset> callback) {
-  if (offline()) return callback(kafka::Error(ErrorCode::kafka_storage_error, "The log directory is offline"));
   seal_open_chunk();
+  // A batch that holds the offset goes whole: where the log will end is known after the cut, and the recovery point is
+  // written before it.
+  const auto last = segment_of(offset);
+  const auto certain = last ? std::min(last->base, offset) : offset;
   const auto old = std::exchange(segments_, {});
   if (parts_.observer) parts_.observer->layout_changed(*this, LayoutChange::truncated);
   for (const auto& [base, segment] : old) {
     retire_chunks(segment);
     segment->on_disk->close_files();
   }
-  flushed_end_ = std::min(flushed_end_, offset);
+  flushed_end_ = std::min(flushed_end_, certain);
   published_recovery_.store(flushed_end_.value);
   published_checkpoint_.store(flushed_end_.value);
   reopen(offset, std::move(callback));
@@ -217,7 +225,9 @@ void Partition::reopen(kafka::Offset truncate_to, LogCallback<kafka::Offset> cal
   plan->now_ms = parts_.clock->wall_ms();
   parts_.io->submit(write_queue_, [self = shared_from_this(), plan, callback = std::move(callback)]() mutable {
     // A recovery point above the cut would vouch for what is appended there next.
-    const auto noted = self->parts_.write_checkpoints ? self->parts_.write_checkpoints() : IoResult<void>();
+    auto noted = self->parts_.write_checkpoints ? self->parts_.write_checkpoints() : IoResult<void>();
+    // Nor may an older tail of the journal: the cut is durable, so it has to be too.
+    if (noted && self->parts_.journal) noted = self->parts_.journal->sync_tail();
     auto opened = std::make_shared<IoResult<OpenedLog>>(noted ? open_log(self->parts_.io->files(), *plan)
                                                               : IoResult<OpenedLog>(noted.error()));
     auto& executor = *self->parts_.executor;

@@ -203,7 +203,7 @@ void Partition::submit_write() {
   if (job->sync) messages_since_flush_ = 0;
   ++writes_in_flight_;
   auto run = [self = shared_from_this(), job]() mutable {
-    if (const auto done = job->run(); !done) job->error = done.error();
+    if (const auto done = self->unless_failed([&] { return job->run(); }); !done) job->error = done.error();
     auto& executor = *self->parts_.executor;
     executor.post([self = std::move(self), job = std::move(job)] { self->written(*job); });
   };
@@ -225,6 +225,7 @@ void Partition::written(WriteJob& job) {
       if (indexes_durable_ >= job.pieces.front().segment->base)
         flushed_end_ = std::max(flushed_end_, active_->base >= job.end ? active_->base - 1 : job.end);
       last_flush_ms_ = parts_.clock->wall_ms();
+      publish();
     }
     if (job.end > written_end_) acknowledge(job.end, job.last);
     while (!when_filed_.empty() && when_filed_.front().first <= filed_end_) {
@@ -240,10 +241,8 @@ void Partition::written(WriteJob& job) {
 void Partition::job_settled() {
   const bool file =
       --writes_in_flight_ == 0 && (std::exchange(file_is_due_, false) || !when_idle_.empty() || !when_filed_.empty());
-  if (file)
-    submit_write();
-  else
-    start_write();
+  start_write();
+  if (file && writes_in_flight_ == 0) submit_write();
   if (writes_in_flight_ > 0) return;
   for (auto& then : std::exchange(when_idle_, {})) then();
 }
@@ -295,16 +294,21 @@ void Partition::finish_segment(const std::shared_ptr<Segment>& segment, const Se
   parts_.io->submit(write_queue_, [self = shared_from_this(), segment, next_base, path, next_files = next.on_disk,
                                    snapshot = std::move(snapshot)]() mutable {
     // The owner does not change the indexes of a rolled segment before the answer below.
-    const auto& indexes = *segment->indexes;
-    auto done = segment->on_disk->trim_log();
-    if (done)
-      done = segment->on_disk->replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes.offsets)));
-    if (done)
-      done = segment->on_disk->replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times)));
-    if (done) done = write_file(self->parts_.io->files(), path, snapshot);
-    // That the next file is there says that this one lacks nothing (journal_replay.cpp).
-    if (done)
-      if (const auto made = next_files->log(); !made) done = made.error();
+    const auto done = self->unless_failed([&]() -> IoResult<void> {
+      const auto& indexes = *segment->indexes;
+      auto& files = *segment->on_disk;
+      if (auto trimmed = files.trim_log(); !trimmed) return trimmed;
+      if (auto offsets = files.replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes.offsets)));
+          !offsets)
+        return offsets;
+      if (auto times = files.replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times)));
+          !times)
+        return times;
+      if (auto written = write_file(self->parts_.io->files(), path, snapshot); !written) return written;
+      // That the next file is there says that this one lacks nothing (journal_replay.cpp).
+      if (const auto made = next_files->log(); !made) return made.error();
+      return {};
+    });
     auto& executor = *self->parts_.executor;
     executor.post([self = std::move(self), segment, next_base, done] {
       if (!done)

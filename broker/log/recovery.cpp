@@ -161,6 +161,8 @@ class Opener {
   IoResult<void> open_segment(kafka::Offset base, std::optional<kafka::Offset> next, bool& torn) {
     auto segment = add_segment(base);
     const auto size = names_.at(segment_file("", base, log_suffix).substr(1));
+    // The process before may have reserved room behind its end.
+    if (!next && (!plan_.clean || plan_.truncate_to)) segment->on_disk->reserved_to = size;
     const bool doubtful =
         (!plan_.clean && (!next || *next > plan_.recovery_point)) || (size > 0 && !has(base, index_suffix) && next);
     const bool cut_here = plan_.truncate_to && !next;

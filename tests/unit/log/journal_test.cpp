@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "broker/log/journal_format.h"
 #include "broker/log/segment.h"
 #include "tests/unit/log/support/log_world.h"
 
@@ -90,6 +91,40 @@ TEST_F(JournalRing, AHoleBeforeTheBytesIsNotFilledWithAnything) {
   EXPECT_EQ(disk.content(log_of(0)), filled(400, 2));
 }
 
+TEST_F(JournalRing, BehindWhatDoesNotFitNothingFits) {
+  ASSERT_TRUE(append(0, filled(100, 1)));
+  ASSERT_TRUE(append(100, filled(100, 2)));
+  ASSERT_TRUE(append(0, filled(100, 3), 9));
+  const auto others = filled(100, 9);
+  write(log_of(0), others);
+  const auto done = replay();
+  EXPECT_EQ(done.bytes, 0U);
+  EXPECT_EQ(done.left_out, 300U);
+  EXPECT_EQ(disk.content(log_of(0)), others);
+  EXPECT_FALSE(*disk.exists(log_of(9)));
+}
+
+TEST_F(JournalRing, AProducersBytesNeverPassForARecord) {
+  // Heads as the next turn of the ring would have them, wherever its last record may end.
+  const auto evil = filled(200, 0x66);
+  auto payload = filled(15'000, 0);
+  for (std::size_t at = 64; at + 300 < payload.size(); at += 256) {
+    journal::RecordHead head;
+    head.at = (16U << 10) + sizeof head + at;
+    head.bytes = 200;
+    head.topic = id.topic;
+    head.crc = journal::crc_of(head, evil, 0);
+    std::memcpy(payload.data() + at, &head, sizeof head);
+    std::memcpy(payload.data() + at + sizeof head, evil.data(), evil.size());
+  }
+  const auto own = journal->join([] {});
+  const JournalPlace place{{kafka::Uuid::random(), {}}, kafka::Offset(0), 0};
+  ASSERT_TRUE(journal->append(own, place, payload));
+  journal->filed(*own, journal->end());
+  ASSERT_TRUE(journal->append(own, place, filled(64 + 256, 1)));
+  EXPECT_EQ(replay().bytes, 0U);
+}
+
 TEST_F(JournalRing, ASegmentBeforeTheNewestIsComplete) {
   ASSERT_TRUE(append(0, filled(100, 1), 0));
   write(log_of(50), {});
@@ -101,7 +136,9 @@ TEST_F(JournalRing, ADeletedPartitionIsPassedOver) {
   const auto other = journal->join([] {});
   ASSERT_TRUE(journal->append(other, {{kafka::Uuid::random(), {}}, kafka::Offset(0), 0}, filled(100, 1)));
   ASSERT_TRUE(append(0, filled(100, 2)));
-  EXPECT_EQ(replay().bytes, 100U);
+  const auto done = replay();
+  EXPECT_EQ(done.bytes, 100U);
+  EXPECT_EQ(done.gone, 100U);
 }
 
 TEST_F(JournalRing, WhatIsFiledIsNotReplayed) {
@@ -195,18 +232,19 @@ TEST_F(JournalRing, NobodyIsAskedInsideAnAppend) {
 }
 
 TEST_F(JournalRing, WhoWaitsForTheTailHearsItAlsoWhenTheRingStops) {
-  int heard = 0;
-  journal->when_past(journal->end(), [&heard] { ++heard; });
-  EXPECT_EQ(heard, 1) << "an empty ring";
+  std::vector<bool> heard;
+  const auto hear = [&heard](bool past) { heard.push_back(past); };
+  journal->when_past(journal->end(), hear);
+  EXPECT_EQ(heard.size(), 1U) << "an empty ring";
   ASSERT_TRUE(append(0, filled(10, 1)));
-  journal->when_past(journal->end(), [&heard] { ++heard; });
-  EXPECT_EQ(heard, 1);
+  journal->when_past(journal->end(), hear);
+  EXPECT_EQ(heard.size(), 1U);
   journal->filed(*share, journal->end());
-  EXPECT_EQ(heard, 2);
+  EXPECT_EQ(heard.size(), 2U);
   ASSERT_TRUE(append(0, filled(20, 1), 7));
-  journal->when_past(journal->end(), [&heard] { ++heard; });
+  journal->when_past(journal->end(), hear);
   journal->stop();
-  EXPECT_EQ(heard, 3);
+  EXPECT_EQ(heard, (std::vector<bool>{true, true, false}));
   EXPECT_FALSE(append(20, filled(10, 1), 7));
   journal->filed(*share, journal->end());
   EXPECT_EQ(replay().bytes, 20U) << "a stopped ring keeps what it holds";
@@ -317,6 +355,106 @@ TEST_F(Journaled, ADeletedTopicsBytesDoNotComeBackUnderItsName) {
   world.create("t");
   world.crash();
   EXPECT_EQ(world.find("t")->log_end_offset(), kafka::Offset(0));
+}
+
+/// Appends that are acknowledged from the journal alone: no job of FileIo runs.
+class JournaledAlone : public Journaled {
+ protected:
+  void append(Partition& to, std::size_t value_bytes) {
+    to.append(make_batch({.value_bytes = value_bytes}), {}, [this](const auto& result) {
+      ASSERT_TRUE(result);
+      acknowledged = std::max(acknowledged, result->last_offset.value + 1);
+    });
+    world.executor.run_ready();
+  }
+  void run_job() { ASSERT_TRUE(world.io.run_one(world.random)); }
+  void expect_kept(std::int64_t end) {
+    ASSERT_EQ(acknowledged, end);
+    world.crash();
+    EXPECT_EQ(world.find("t")->log_end_offset(), kafka::Offset(end));
+  }
+  static LogConfig segments_of(std::int32_t bytes) {
+    LogConfig config;
+    config.segment_bytes = bytes;
+    return config;
+  }
+  std::int64_t acknowledged = 0;
+};
+
+TEST_F(JournaledAlone, ATimeSearchMakesNoFileOfASegmentThatIsNotWritten) {
+  const auto t = create("t", segments_of(3000));
+  append(*t, 1500);
+  append(*t, 1500);  // in the next segment
+  t->offset_for_time(1'700'000'000'000, Isolation::read_uncommitted, [](const auto&) {});
+  // Of the two jobs that wait, the write and the search, either may come first.
+  while (in_file(2) == 0 && !world.io.idle()) {
+    EXPECT_FALSE(*world.disk.exists(segment_file("/logs/t-0", kafka::Offset(2), log_suffix)) && in_file() < 1500);
+    run_job();
+    world.executor.run_ready();
+  }
+  expect_kept(3);
+}
+
+TEST_F(JournaledAlone, BehindAFailedWriteNoNextSegmentIsMade) {
+  const auto t = create("t", segments_of(3000));
+  append(*t, 1500);
+  append(*t, 1500);
+  world.disk.set_capacity(0);
+  run_job();          // the last write of the first segment
+  world.disk.heal();  // somebody made room
+  world.settle();
+  EXPECT_EQ(world.offline_reasons.size(), 1U);
+  expect_kept(3);
+}
+
+TEST_F(JournaledAlone, BehindAFailedWriteNothingIsWritten) {
+  const auto t = create("t", segments_of(6000));
+  append(*t, 1500);
+  world.clock.advance(Milliseconds(250));
+  world.executor.run_ready();  // on its way to the file
+  append(*t, 1500);
+  append(*t, 4000);  // rolls
+  world.disk.set_capacity(0);
+  run_job();
+  world.disk.heal();
+  run_job();  // the second write of the segment; then the process dies
+  expect_kept(4);
+}
+
+TEST_F(JournaledAlone, ATruncationWhoseDirectoryGoesOfflineCutsNothing) {
+  const auto other = create("other");
+  const auto t = create("t");
+  append(*other, 10);
+  append(*t, 10);
+  std::optional<ResultOf<kafka::Offset, kafka::Error>> answer;
+  t->truncate(kafka::Offset(1), [&answer](const auto& done) { answer = done; });
+  run_job();  // of t
+  world.executor.run_ready();
+  EXPECT_FALSE(answer) << "the ring still has older bytes";
+  world.disk.fail_write(0);
+  world.settle();
+  EXPECT_EQ(world.offline_reasons.size(), 1U);
+  world.disk.heal();
+  ASSERT_TRUE(answer);
+  EXPECT_FALSE(*answer);
+  expect_kept(2);
+}
+
+TEST_F(JournaledAlone, APartitionMadeAgainWithItsIdIsEmpty) {
+  const auto other = create("other");
+  const auto t = create("t");
+  const auto id = t->topic_id();
+  append(*other, 10);  // older than what t appends: holds the ring's tail back
+  append(*t, 10);
+  bool removed = false;
+  world.directory->remove({"t", kafka::PartitionIndex(0)}, Milliseconds(60'000),
+                          [&removed](const auto&) { removed = true; });
+  world.settle();
+  ASSERT_TRUE(removed);
+  ASSERT_TRUE(world.directory->create({"t", kafka::PartitionIndex(0)}, {id, {}, &world.executor}));
+  ASSERT_TRUE(world.append(*world.find("t"), make_batch({.value_bytes = 77})));
+  acknowledged = 1;
+  expect_kept(1);
 }
 
 TEST_F(Journaled, EvictionUnderPressureFilesWhatItWantsToTake) {

@@ -52,7 +52,11 @@ class Walk {
   std::uint64_t dice(std::uint64_t n) { return world_.random() % n; }
 
   void step() {
-    switch (dice(26)) {
+    switch (dice(27)) {
+      case 26:
+        // Beside the writes that are under way; what it finds depends on them.
+        return t().offset_for_time(clock_ - static_cast<std::int64_t>(dice(200)), Isolation::read_uncommitted,
+                                   [](const auto&) {});
       case 24:
         return append_other();
       case 25:

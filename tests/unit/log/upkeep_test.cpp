@@ -1,6 +1,7 @@
 // Retention, DeleteRecords, truncation, time search, eviction, faults.
 #include <gtest/gtest.h>
 
+#include "broker/log/checkpoints.h"
 #include "tests/unit/log/support/log_world.h"
 
 namespace ciuic::broker {
@@ -143,6 +144,19 @@ TEST_F(Upkeep, DeleteRecordsMovesTheStart) {
   EXPECT_EQ(*ask(-1), kafka::Offset(80));
   world.restart();
   EXPECT_EQ(world.find("t")->log_start_offset(), kafka::Offset(80));
+}
+
+TEST_F(Upkeep, ACutInsideABatchLeavesNoRecoveryPointAboveTheLogEnd) {
+  const auto partition = world.create("t");
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(world.append(*partition, make_batch({.records = 10})));
+  partition->flush([](const auto&) {});
+  world.settle();
+  partition->truncate(kafka::Offset(35), [](const auto&) {});
+  world.settle();
+  ASSERT_EQ(partition->log_end_offset(), kafka::Offset(30));
+  const auto points = read_checkpoint(world.disk, "/logs/" + std::string(recovery_point_file));
+  ASSERT_TRUE(points);
+  EXPECT_LE(points->at(partition->name()), kafka::Offset(30));
 }
 
 TEST_F(Upkeep, TruncationCutsWholeBatchesAndTheLogGoesOn) {

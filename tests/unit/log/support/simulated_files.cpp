@@ -157,6 +157,10 @@ class SimulatedMapping final : public MappedFile {
  public:
   explicit SimulatedMapping(std::shared_ptr<SimulatedFiles::Node> node) : node_(std::move(node)) {}
   MutableBytes bytes() const override { return node_->data; }
+  IoResult<void> sync(std::uint64_t bytes) override {
+    node_->durable.assign(node_->data.begin(), node_->data.begin() + static_cast<std::ptrdiff_t>(bytes));
+    return {};
+  }
 
  private:
   std::shared_ptr<SimulatedFiles::Node> node_;
@@ -179,7 +183,7 @@ void SimulatedFiles::lose_unsynced(std::mt19937_64& random) {
     if (node->mapped) {
       constexpr std::size_t page = 4096;
       for (std::size_t at = 0; at < node->data.size(); at += page)
-        if (random() % 2 == 0)
+        if (at >= node->durable.size() && random() % 2 == 0)
           std::fill_n(node->data.begin() + static_cast<std::ptrdiff_t>(at), std::min(page, node->data.size() - at),
                       std::byte{});
       used_ += node->data.size();

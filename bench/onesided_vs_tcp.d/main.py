@@ -55,9 +55,9 @@ def main():
             rows = {}
             for (a_pass, transport), results in found.items():
                 gb = results[0]["bytes"] / 1e9
-                rows[a_pass, transport] = {"case": f"{record} B {codec} x{partitions} {a_pass}", "path": results[0]["path"],
-                                   "provider": results[0]["provider"],
-                                           "bytes": results[0]["bytes"], "records": results[0]["records"],
+                rows[a_pass, transport] = {"case": f"{record} B {codec} x{partitions} {a_pass}",
+                                   "path": results[0]["path"], "provider": results[0]["provider"],
+                                   "bytes": results[0]["bytes"], "records": results[0]["records"],
                                    "mb_s": statistics.median(each["bytes"] / 1e6 / each["seconds"] for each in results),
                                    "broker_cpu_s_gb": statistics.median(each["broker_cpu_seconds"] for each in results) / gb,
                                    "reader_cpu_s_gb": statistics.median(each["reader_cpu_seconds"] for each in results) / gb}

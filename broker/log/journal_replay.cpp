@@ -9,7 +9,6 @@
 #include "broker/log/journal.h"
 #include "broker/log/journal_format.h"
 #include "broker/log/segment.h"
-#include "broker/log/text_lines.h"
 
 namespace ciuic::broker {
 

@@ -73,16 +73,14 @@ struct Partition::TimeQuery {
  private:
   /// A segment that was deleted meanwhile holds nothing any more.
   IoResult<void> search(const Place& place) {
-    auto done = search_files(place);
-    return !done && place.files->deleted() ? IoResult<void>{} : done;
+    // Without written bytes there may be no file, and none may be made here: it says something (finish_segment).
+    if (place.limit > 0)
+      if (auto done = search_file(place); !done) return place.files->deleted() ? IoResult<void>{} : done;
+    if (!found) search_memory(place);
+    return {};
   }
 
-  IoResult<void> search_files(const Place& place) {
-    // Nor may the file be made here: that it is there means something (Partition::finish_segment).
-    if (place.limit == 0) {
-      search_memory(place);
-      return {};
-    }
+  IoResult<void> search_file(const Place& place) {
     auto at = place.from;
     if (!at) {
       const auto time = floor_in_file(place.files->files(), place.files->path(time_index_suffix), *target - 1);
@@ -108,7 +106,6 @@ struct Partition::TimeQuery {
       }
       position += *size;
     }
-    search_memory(place);
     return {};
   }
 

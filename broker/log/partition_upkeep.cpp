@@ -186,7 +186,8 @@ void Partition::truncate(kafka::Offset offset, LogCallback<kafka::Offset> callba
     auto cut = [self, offset, callback = std::move(callback)](bool past) {
       if (past && !self->offline()) return self->finish_truncate(std::max(offset, self->log_start_), callback);
       self->truncating_ = false;
-      callback(kafka::Error(ErrorCode::kafka_storage_error, "The log directory is offline"));
+      self->parts_.executor->post(
+          [callback] { callback(kafka::Error(ErrorCode::kafka_storage_error, "The log directory is offline")); });
     };
     // Nor may a replay bring back what is cut off now.
     if (!self->journal_share_) return cut(true);
@@ -294,12 +295,7 @@ void Partition::finish_close(LogCallback<kafka::Offset> callback) {
                                    bytes = producers_.to_snapshot(), recent = producers_.recent_batches_text(),
                                    producers = !producers_.empty(), callback = std::move(callback)]() mutable {
     auto& files = self->parts_.io->files();
-    const auto& indexes = *segment->indexes;
-    auto done = segment->on_disk->trim_log();
-    if (done)
-      done = segment->on_disk->replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes.offsets)));
-    if (done)
-      done = segment->on_disk->replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times)));
+    auto done = segment->finish_files();
     if (done && snapshot) done = write_file(files, segment_file(self->parts_.path, end, snapshot_suffix), bytes);
     if (done && producers)
       done = write_file(files, self->parts_.path + "/" + std::string(recent_batches_file), as_bytes(recent));

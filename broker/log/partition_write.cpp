@@ -295,15 +295,7 @@ void Partition::finish_segment(const std::shared_ptr<Segment>& segment, const Se
                                    snapshot = std::move(snapshot)]() mutable {
     // The owner does not change the indexes of a rolled segment before the answer below.
     const auto done = self->unless_failed([&]() -> IoResult<void> {
-      const auto& indexes = *segment->indexes;
-      auto& files = *segment->on_disk;
-      if (auto trimmed = files.trim_log(); !trimmed) return trimmed;
-      if (auto offsets = files.replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes.offsets)));
-          !offsets)
-        return offsets;
-      if (auto times = files.replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes.times)));
-          !times)
-        return times;
+      if (auto finished = segment->finish_files(); !finished) return finished;
       if (auto written = write_file(self->parts_.io->files(), path, snapshot); !written) return written;
       // That the next file is there says that this one lacks nothing (journal_replay.cpp).
       if (const auto made = next_files->log(); !made) return made.error();

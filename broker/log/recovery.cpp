@@ -9,7 +9,6 @@
 
 #include "broker/log/segment_scan.h"
 #include "broker/log/stored_batch.h"
-#include "broker/log/text_lines.h"
 #include "transport/base/log.h"
 
 namespace ciuic::broker {

@@ -154,6 +154,13 @@ void Segment::finish_time_index() {
     times.push_back({*max_timestamp, static_cast<std::uint32_t>(max_timestamp_offset - base)});
 }
 
+IoResult<void> Segment::finish_files() const {
+  auto done = on_disk->trim_log();
+  if (done) done = on_disk->replace_index(index_suffix, encode(std::span<const OffsetEntry>(indexes->offsets)));
+  if (done) done = on_disk->replace_index(time_index_suffix, encode(std::span<const TimeEntry>(indexes->times)));
+  return done;
+}
+
 std::shared_ptr<Chunk> Segment::chunk_for(kafka::Offset offset) const {
   const auto after = std::upper_bound(chunks.begin(), chunks.end(), offset,
                                       [](kafka::Offset at, const auto& chunk) { return at < chunk->covers_from(); });

@@ -109,6 +109,9 @@ struct Segment {
   void index_batch(const BatchInfo& batch, std::uint32_t position, std::int32_t interval);
   /// Adds the closing time entry (roll and close), as Apache does.
   void finish_time_index();
+  /// What a log that is not written any more leaves on disk: no room behind its end, its index files whole. Blocks; on
+  /// the write queue, while the owner leaves the indexes alone. REQUIRES: it has indexes.
+  [[nodiscard]] IoResult<void> finish_files() const;
   /// The chunk in memory that holds `offset`, or the first batch after it when that follows without a hole.
   [[nodiscard]] std::shared_ptr<Chunk> chunk_for(kafka::Offset offset) const;
   void insert_chunk(std::shared_ptr<Chunk> chunk);

@@ -38,6 +38,14 @@ class JournalRing : public ::testing::Test {
     return done ? *done : Replayed{};
   }
   static std::string log_of(std::int64_t base) { return segment_file("/logs/t-0", kafka::Offset(base), log_suffix); }
+  /// Somebody else's bytes are the segment's file: they stand, and a replay leaves `left_out` bytes out.
+  void expect_others_stand(const Buffer& others, std::uint64_t left_out) {
+    write(log_of(0), others);
+    const auto done = replay();
+    EXPECT_EQ(done.bytes, 0U);
+    EXPECT_EQ(done.left_out, left_out);
+    EXPECT_EQ(disk.content(log_of(0)), others);
+  }
   void write(const std::string& file, Bytes bytes) { ASSERT_TRUE(write_file(disk, file, bytes)); }
 
   const std::string path = "/logs/ciuic-journal-0";
@@ -75,12 +83,7 @@ TEST_F(JournalRing, AWriteCutShortIsFinishedAndNothingElseIsTouched) {
 
 TEST_F(JournalRing, WhereSomebodyElseWentOnTheirBytesStand) {
   ASSERT_TRUE(append(0, filled(1000, 1)));
-  const auto others = filled(300, 9);
-  write(log_of(0), others);
-  const auto done = replay();
-  EXPECT_EQ(done.bytes, 0U);
-  EXPECT_EQ(done.left_out, 1000U);
-  EXPECT_EQ(disk.content(log_of(0)), others);
+  expect_others_stand(filled(300, 9), 1000);
 }
 
 TEST_F(JournalRing, AHoleBeforeTheBytesIsNotFilledWithAnything) {
@@ -95,12 +98,7 @@ TEST_F(JournalRing, BehindWhatDoesNotFitNothingFits) {
   ASSERT_TRUE(append(0, filled(100, 1)));
   ASSERT_TRUE(append(100, filled(100, 2)));
   ASSERT_TRUE(append(0, filled(100, 3), 9));
-  const auto others = filled(100, 9);
-  write(log_of(0), others);
-  const auto done = replay();
-  EXPECT_EQ(done.bytes, 0U);
-  EXPECT_EQ(done.left_out, 300U);
-  EXPECT_EQ(disk.content(log_of(0)), others);
+  expect_others_stand(filled(100, 9), 300);
   EXPECT_FALSE(*disk.exists(log_of(9)));
 }
 

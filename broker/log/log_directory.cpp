@@ -277,6 +277,8 @@ ResultOf<std::shared_ptr<Partition>, kafka::Error> LogDirectory::create(const ka
     return storage_error(made.error());
   }
   const std::scoped_lock lock(mutex_);
+  if (closing_)
+    return kafka::Error(ErrorCode::kafka_storage_error, fmt::format("Log directory {} is being closed", path()));
   partitions_[name] = *made;
   return *made;
 }
@@ -382,6 +384,10 @@ void LogDirectory::close(std::int64_t broker_epoch, std::function<void(ResultOf<
     std::function<void(ResultOf<void, kafka::Error>)> done;
   };
   auto closing = std::make_shared<Closing>();
+  {
+    const std::scoped_lock lock(mutex_);
+    closing_ = true;
+  }
   const auto all = partitions();
   closing->left = all.size() + 1;
   closing->done = std::move(done);

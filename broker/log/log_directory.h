@@ -64,6 +64,7 @@ class LogDirectory {
   [[nodiscard]] ResultOf<std::vector<std::shared_ptr<Partition>>, kafka::Error> load(
       const std::function<std::optional<PartitionPlan>(const FoundPartition&)>& plan);
   /// A new, empty partition, its directory and partition.metadata on disk. Blocks a little (a few system calls).
+  /// Refused (KAFKA_STORAGE_ERROR) once `close` began: nobody would close it.
   [[nodiscard]] ResultOf<std::shared_ptr<Partition>, kafka::Error> create(const kafka::TopicPartition& name,
                                                                           const PartitionPlan& plan);
   [[nodiscard]] std::shared_ptr<Partition> find(const kafka::TopicPartition& name) const;
@@ -120,6 +121,7 @@ class LogDirectory {
   std::string offline_reason_;
   std::function<void(const std::string&)> on_offline_;
   std::map<kafka::TopicPartition, std::shared_ptr<Partition>> partitions_;
+  bool closing_ = false;
 };
 
 }  // namespace ciuic::broker

@@ -57,6 +57,20 @@ TEST_F(Recovery, ADamagedBatchEndsTheLogThere) {
   EXPECT_EQ(world.append(*world.find("t"), make_batch({}))->base_offset, end);
 }
 
+TEST_F(Recovery, APartitionIsRefusedOnceItsDirectoryCloses) {
+  world.create("t");
+  bool closed = false;
+  world.directory->close(7, [&closed](const ResultOf<void, kafka::Error>& done) { closed = done.has_value(); });
+  const auto late =
+      world.directory->create({"late", kafka::PartitionIndex(0)}, {kafka::Uuid::random(), {}, &world.executor});
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, kafka::ErrorCode::kafka_storage_error);
+  EXPECT_NE(late.error().text.find("being closed"), std::string::npos);
+  EXPECT_EQ(world.find("late"), nullptr);
+  world.settle();
+  EXPECT_TRUE(closed);
+}
+
 TEST_F(Recovery, ACleanStartTrustsAndACrashRebuildsTheSameIndexes) {
   fill(*world.create("t"), 200);
   world.restart();

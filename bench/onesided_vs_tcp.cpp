@@ -2,6 +2,7 @@
 //   onesided_vs_tcp BOOTSTRAP BROKER_PID TOPIC fill BYTES RECORD_BYTES CODEC
 //   onesided_vs_tcp BOOTSTRAP BROKER_PID TOPIC read TRANSPORT      one line of JSON for each of two passes
 //   onesided_vs_tcp BOOTSTRAP BROKER_PID TOPIC compare             one line of JSON
+// Settings of the reading client go in front: onesided_vs_tcp KEY=VALUE … BOOTSTRAP …
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -41,16 +42,27 @@ std::vector<TopicPartition> partitions_of(Consumer& consumer, const std::string&
   return out;
 }
 
+/// Of the reading client, from the command line.
+Config& more_settings() {
+  static Config settings;
+  return settings;
+}
+
+Config reader_settings(const std::string& bootstrap, const std::string& transport) {
+  Config settings{{"bootstrap.servers", bootstrap},
+                  {"transport", transport},
+                  // Else the second pass begins behind a Fetch that waits at the end of the first.
+                  {"fetch.max.wait.ms", "1"},
+                  {"fetch.max.bytes", "52428800"},
+                  {"max.partition.fetch.bytes", "8388608"}};
+  settings.insert(settings.end(), more_settings().begin(), more_settings().end());
+  return settings;
+}
+
 /// A consumer at the beginning of every partition, and where each ends now.
 struct Stream {
   Stream(const std::string& bootstrap, const std::string& topic, const std::string& transport)
-      : consumer(Consumer::open({{"bootstrap.servers", bootstrap},
-                                 {"transport", transport},
-                                 // Else the second pass begins behind a Fetch that waits at the end of the first.
-                                 {"fetch.max.wait.ms", "1"},
-                                 {"fetch.max.bytes", "52428800"},
-                                 {"max.partition.fetch.bytes", "8388608"}})
-                     .value()) {
+      : consumer(Consumer::open(reader_settings(bootstrap, transport)).value()) {
     const auto partitions = partitions_of(consumer, topic);
     std::vector<TopicPartitionOffset> from;
     for (const auto& at : partitions) from.push_back({at.topic, at.partition, offset_beginning, {}});
@@ -189,7 +201,12 @@ void compare(const std::string& bootstrap, const std::string& topic) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> words(argv + 1, argv + argc);
+  std::vector<std::string> words(argv + 1, argv + argc);
+  while (!words.empty() && words.front().find('=') != std::string::npos) {
+    const auto at = words.front().find('=');
+    more_settings().emplace_back(words.front().substr(0, at), words.front().substr(at + 1));
+    words.erase(words.begin());
+  }
   try {
     if (words.size() == 7 && words[3] == "fill") {
       fill(words[0], words[2], std::stoull(words[4]), std::stoul(words[5]), words[6]);

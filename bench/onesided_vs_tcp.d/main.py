@@ -22,6 +22,9 @@ def main():
     options.add_argument("--quick", action="store_true", help="64 MiB a case and one round")
     options.add_argument("--bytes", type=int, default=1 << 30, help="payload of a case (default 1 GiB)")
     options.add_argument("--rounds", type=int, default=5, help="a row is the median of so many (default 5)")
+    options.add_argument("--cases", default=",".join(str(i + 1) for i in range(len(CASES))), help="which, by number (default: all)")
+    options.add_argument("--broker", action="append", default=[], metavar="KEY=VALUE", help="a setting of the broker; may be repeated")
+    options.add_argument("--client", action="append", default=[], metavar="KEY=VALUE", help="a setting of the reading client; may be repeated")
     options.add_argument("--json", action="store_true", help="one object a row instead of the table")
     options = options.parse_args()
     size, rounds = (64 << 20, 1) if options.quick else (options.bytes, options.rounds)
@@ -32,11 +35,12 @@ def main():
         print(f"{brokers.machine()}, {rounds} round(s), shmem_enabled: {setting.read_text().strip() if setting.exists() else 'not in this kernel'}\n")
         print("| case | path | MB/s | broker CPU s/GB | reader CPU s/GB | throughput ratio | broker CPU ratio |\n|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="ciuic-bench-") as folder:
-        for number, (record, codec, partitions) in enumerate(CASES):
-            broker = brokers.Ours(ROOT / "build" / "release" / "bin" / "ciuic-broker", pathlib.Path(folder) / str(number), partitions)
+        for number in (int(word) - 1 for word in options.cases.split(",")):
+            record, codec, partitions = CASES[number]
+            broker = brokers.Ours(ROOT / "build" / "release" / "bin" / "ciuic-broker", pathlib.Path(folder) / str(number), partitions, options.broker)
 
             def run(*words):
-                done = subprocess.run([program, broker.address, str(broker.pid), "bench", *map(str, words)], stdout=subprocess.PIPE, text=True)
+                done = subprocess.run([program, *options.client, broker.address, str(broker.pid), "bench", *map(str, words)], stdout=subprocess.PIPE, text=True)
                 if done.returncode != 0:
                     broker.stop()
                     sys.exit(f"{words[0]} ended with status {done.returncode}")

@@ -47,11 +47,13 @@ Exposure::Core::Core(Parts parts)
     rdma::ListenOptions options;
     options.runtime_dir = settings.runtime_dir;
     options.socket_mode = settings.socket_mode;
+    if (provider->crosses_hosts()) options.address = settings.listen;
     options.connections_per_principal_max = settings.sessions_per_principal_max;
     options.connections_max = settings.sessions_max;
     auto listener = provider->listen(options);
     if (!listener) {
-      log::warn("exposure", "provider left out name={}: {}; {}", provider->name(), rdma::text(listener.error()),
+      const auto level = listener.error() == rdma::Fault::no_device ? log::Level::info : log::Level::warn;
+      log::line(level, "exposure", "provider left out name={}: {}; {}", provider->name(), rdma::text(listener.error()),
                 rdma::remedy(listener.error()));
       continue;
     }
@@ -365,11 +367,14 @@ std::vector<std::shared_ptr<rdma::Provider>> Exposure::make_providers(const Expo
   std::vector<std::shared_ptr<rdma::Provider>> providers;
   for (const auto& wanted : settings.providers) {
     auto made = rdma::make_provider(wanted, clock);
-    if (made)
+    if (made) {
       providers.push_back(std::move(*made));
-    else
-      log::warn("exposure", "onesided.providers: {} is left out: {}; {}", wanted, rdma::text(made.error()),
-                rdma::remedy(made.error()));
+      continue;
+    }
+    // Most hosts have no RDMA device, and the default names its provider.
+    const auto level = made.error() == rdma::Fault::no_device ? log::Level::info : log::Level::warn;
+    log::line(level, "exposure", "onesided.providers: {} is left out: {}; {}", wanted, rdma::text(made.error()),
+              rdma::remedy(made.error()));
   }
   return providers;
 }

@@ -34,6 +34,7 @@ namespace ciuic::broker {
 struct ExposureSettings {
   bool enabled = true;                            ///< `onesided.enable`
   std::vector<std::string> providers{"shm"};      ///< `onesided.providers`, best first
+  std::string listen{};                           ///< `onesided.listen`: for providers that cross hosts
   std::string runtime_dir{};                      ///< `onesided.runtime.dir`: for the shm socket
   std::uint32_t socket_mode = 0660;               ///< `onesided.shm.socket.mode`
   std::int32_t lease_ms = 10'000;                 ///< `onesided.lease.ms`

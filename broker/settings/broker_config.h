@@ -53,6 +53,7 @@ struct BrokerConfig {
   std::int32_t journal_bytes = 0;
   std::int32_t read_ahead_bytes = 0;
   bool onesided_enable = true;
+  std::string onesided_listen;
   std::vector<std::string> onesided_providers;
   std::int32_t onesided_lease_ms = 0;
   std::string onesided_runtime_dir;

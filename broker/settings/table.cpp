@@ -170,8 +170,11 @@ const Setting rows[] = {
          broker_member<&B::onesided_grants_per_session_max>, "Most partitions one session may hold grants for."),
     ours("onesided.lease.ms", INT, "10000", 100, 600000, broker_member<&B::onesided_lease_ms>,
          "How long a grant lasts without renewal."),
-    ours("onesided.providers", LIST, "shm", 0, 0, broker_member<&B::onesided_providers>,
-         "Providers offered, best first.", "shm"),
+    ours("onesided.listen", STRING, "", 0, 0, broker_member<&B::onesided_listen>,
+         "Where readers of other hosts connect: `ip:port`, commas between, one a network card and two at most; empty: "
+         "every RDMA-capable address, at ports that the kernel chooses. Behind a firewall name the port."),
+    ours("onesided.providers", LIST, "shm,verbs", 0, 0, broker_member<&B::onesided_providers>,
+         "Providers offered, best first. One that this host lacks is left out, and said to be.", "shm|verbs"),
     ours("onesided.runtime.dir", STRING, "", 0, 0, broker_member<&B::onesided_runtime_dir>,
          "Where the shm provider's UNIX socket is made; empty: `onesided` in the first log directory."),
     ours("onesided.sessions.per.principal.max", INT, "1024", 1, 1000000,

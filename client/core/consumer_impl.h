@@ -17,6 +17,7 @@
 #include "client/core/group.h"
 #include "client/core/offsets.h"
 #include "client/core/settings.h"
+#include "transport/base/fork_guard.h"
 #include "transport/kafka/messages/fetch.h"
 #include "transport/kafka/record_batch.h"
 #include "transport/onesided/reader.h"
@@ -125,7 +126,7 @@ class Consumer::Impl {
 
   // consumer.cpp; the program's thread
   Result<void> usable() const;
-  bool in_forked_child() const { return core::fork_generation() != fork_generation_; }
+  bool in_forked_child() const { return fork_.in_child(); }
   Result<void> close(Milliseconds timeout);
   Result<void> assign(std::span<const TopicPartitionOffset> partitions);
   Result<void> subscribe(std::vector<std::string> topics, RebalanceListener listener);
@@ -235,7 +236,7 @@ class Consumer::Impl {
   void fall_back(core::Assigned& one, const std::string& why, Clock::Duration for_how_long);  // lock held
 
   const core::ConsumerSettings settings_;
-  const unsigned fork_generation_ = core::fork_generation();
+  const ForkGuard fork_{};
   core::Loop loop_;
   core::Cluster cluster_;
   core::GroupMember group_;

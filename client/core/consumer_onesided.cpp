@@ -90,9 +90,10 @@ Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t n
     const auto token = rdma::Token::from(offer.token);
     const auto provider = providers_.find(offer.name);
     if (!token || provider == providers_.end()) continue;
-    std::function<Dialled()> dial = [use = provider->second, address = offer.address, token = *token] {
+    std::function<Dialled()> dial = [use = provider->second, address = offer.address, token = *token,
+                                     options = rdma::ConnectOptions{.source = settings_.onesided_source}] {
       Dialled out;
-      auto endpoint = use->connect(address, token, {});
+      auto endpoint = use->connect(address, token, options);
       if (endpoint) {
         out.endpoint = std::move(*endpoint);
       } else {

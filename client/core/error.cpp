@@ -1,10 +1,7 @@
-// Errors of the client, and how it knows that it is in a forked child.
+// Errors of the client.
 #include "client/core/error.h"
 
-#include <pthread.h>
-
 #include <array>
-#include <atomic>
 
 namespace ciuic::client {
 
@@ -32,16 +29,6 @@ bool passes(const Error& error) {
 }
 
 std::string to_text(const TopicPartition& at) { return at.topic + "-" + std::to_string(at.partition); }
-
-namespace {
-std::atomic<unsigned> generation{0};  // relaxed: a child has one thread when it changes
-const int registered = pthread_atfork(nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); });
-}  // namespace
-
-unsigned fork_generation() {
-  (void)registered;
-  return generation.load(std::memory_order_relaxed);
-}
 
 Error forked_child() {
   return failure(Trouble::forked_child,

@@ -20,8 +20,6 @@ namespace ciuic::client::core {
 /// "data-3"
 [[nodiscard]] std::string to_text(const TopicPartition& at);
 
-/// Grows in a forked child: a client opened under another number must not be used. Any thread; costs a load.
-[[nodiscard]] unsigned fork_generation();
 [[nodiscard]] Error forked_child();
 
 }  // namespace ciuic::client::core

@@ -13,6 +13,7 @@
 #include "client/core/accumulator.h"
 #include "client/core/cluster.h"
 #include "client/core/settings.h"
+#include "transport/base/fork_guard.h"
 #include "transport/kafka/messages/produce.h"
 
 /// How a producer works. Senders' threads put records into the accumulator's batches; the loop's thread looks over the
@@ -34,7 +35,7 @@ class Producer::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  [[nodiscard]] bool in_forked_child() const { return core::fork_generation() != fork_generation_; }
+  [[nodiscard]] bool in_forked_child() const { return fork_.in_child(); }
   Result<void> send(const RecordToSend& record, DeliveryCallback done);
   Result<void> flush(Milliseconds timeout);
   Result<void> close(Milliseconds timeout);
@@ -89,7 +90,7 @@ class Producer::Impl {
   void count_anew(core::PartitionQueue& queue, core::ProducerIdentity identity);
 
   const core::ProducerSettings settings_;
-  const unsigned fork_generation_ = core::fork_generation();
+  const ForkGuard fork_{};
   core::Loop loop_;
   core::Cluster cluster_;
   core::Accumulator accumulator_;

@@ -152,6 +152,12 @@ const std::array rows{
           all.consumer.providers = split(text);
           return true;
         }},
+    Row{{"onesided.source", "consumer", "string", "", "an IP address of this host",
+         "Network card of one-sided reads over a fabric, by its address; empty: the route to the broker decides."},
+        [](All& all, std::string_view text) {
+          all.consumer.onesided_source = text;
+          return true;
+        }},
     Row{{"onesided.read.bytes", "consumer", "integer", "1048576", "4096 … 134217728",
          "One READ, and what a poll returns of a one-sided partition, at most."},
         CIUIC_CONSUMER(onesided_read_bytes, 4096, 134'217'728)},

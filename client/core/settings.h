@@ -37,6 +37,7 @@ struct CommonSettings {
 struct ConsumerSettings : CommonSettings {
   Transport transport = Transport::automatic;
   std::vector<std::string> providers{};  ///< empty: all of this build
+  std::string onesided_source{};         ///< empty: the route decides
   std::string group_id{}, group_instance_id{};
   std::vector<std::string> assignors{};
   std::int64_t session_timeout_ms = 0, heartbeat_interval_ms = 0, max_poll_interval_ms = 0;

@@ -198,6 +198,7 @@ class Endpoint {
 
 struct ConnectOptions {
   Milliseconds timeout{2000};
+  std::string source{};  ///< for providers that choose a device by address: our own; empty: the route decides
 };
 
 /// One way of one-sided reading. Stateless but for its device; any thread. Names are lower case, registry.h lists them.

@@ -1,5 +1,4 @@
-// The one place that names providers. A provider built as a plug-in adds its row here too, with a factory that loads
-// it.
+// The one place that names providers. One that needs libraries a host may lack has its row too: its factory loads them.
 #include <unistd.h>
 
 #include <array>
@@ -9,12 +8,15 @@
 #include "transport/rdma/memory/memory.h"
 #include "transport/rdma/registry.h"
 #include "transport/rdma/shm/shm.h"
+#include "transport/rdma/verbs/verbs.h"
 
 namespace ciuic::rdma {
 
 namespace {
 
 constexpr std::array factories{
+    ProviderFactory{"verbs", "InfiniBand, RoCE, iWARP: the network card reads broker memory",
+                    [](const Clock& clock) { return make_verbs_provider(clock); }},
     ProviderFactory{"shm", "same host: broker memory mapped read-only, zero copy",
                     [](const Clock& clock) -> Result<std::shared_ptr<Provider>> { return make_shm_provider(clock); }},
     ProviderFactory{"memory", "same process: the reference, for tests and embedding",

@@ -18,15 +18,17 @@ class Pair {
   static constexpr std::size_t exposed_at = 64U << 10;  // of the memfd: there is memory on both sides of it
 
   explicit Pair(const Subject& subject) : provider(subject.make(system_clock())) {
+    options.source = subject.source;
     log::set_level(log::Level::off);  // hundreds of connections a test
     memory = std::make_shared<Memfd>(512U << 10);
     for (std::size_t i = 0; i < memory->bytes().size(); ++i) memory->bytes()[i] = pattern(i);
     domain = provider->open_domain("User:alice").value();
-    ListenOptions options;
-    options.runtime_dir = folder.path();
-    options.socket_mode = 0666;
-    options.connections_per_principal_max = 8;
-    listener = provider->listen(options).value();
+    ListenOptions listening;
+    listening.runtime_dir = folder.path();
+    listening.socket_mode = 0666;
+    listening.address = subject.listen;
+    listening.connections_per_principal_max = 8;
+    listener = provider->listen(listening).value();
     region.emplace(domain->expose(memory->part(memory, exposed_at, exposed_bytes)).value());
     endpoint = connect().value();
   }
@@ -37,8 +39,9 @@ class Pair {
     listener->admit(token, of ? std::move(of) : domain, session, system_clock().now() + std::chrono::seconds(30));
     return token;
   }
-  Result<std::unique_ptr<Endpoint>> connect(SessionId session = 1) {
-    return provider->connect(listener->address(), admitted(session), {});
+  Result<std::unique_ptr<Endpoint>> connect(SessionId session = 1) { return connect(admitted(session)); }
+  Result<std::unique_ptr<Endpoint>> connect(const Token& token) {
+    return provider->connect(listener->address(), token, options);
   }
   /// Reads to the end, cut at the provider's limit. The destination is filled with 0xEE before.
   Result<Buffer> read(Endpoint& from, const RemoteSpan& span) {
@@ -85,6 +88,7 @@ class Pair {
   }
 
   TemporaryFolder folder;
+  ConnectOptions options;
   std::shared_ptr<Provider> provider;
   std::shared_ptr<Memfd> memory;
   std::shared_ptr<Domain> domain;

@@ -1,6 +1,7 @@
 #pragma once
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -16,10 +17,14 @@ namespace ciuic::testing {
 struct Subject {
   std::string name;
   std::shared_ptr<Provider> (*make)(const Clock& clock);
+  std::string listen{};  ///< ListenOptions::address
+  std::string source{};  ///< ConnectOptions::source
 };
 
+/// Verbs need a device: `tools/rdma-vm/run` brings two (RDMA_VM_ADDR0, RDMA_VM_ADDR1), and so may a host that has some.
+/// `verbs` stays inside one device, `verbs_wire` goes from one to the other.
 inline std::vector<Subject> all_subjects() {
-  return {
+  std::vector<Subject> all{
       {"memory", [](const Clock& clock) { return make_provider("memory", clock).value(); }},
       {"shm", [](const Clock& clock) { return make_provider("shm", clock).value(); }},
       {"memory_decorated",
@@ -31,6 +36,13 @@ inline std::vector<Subject> all_subjects() {
          return make_faulty(make_provider("shm", clock).value(), std::make_shared<FaultState>());
        }},
   };
+  const char* const here = std::getenv("RDMA_VM_ADDR0");
+  const char* const there = std::getenv("RDMA_VM_ADDR1");
+  if (here == nullptr || there == nullptr) return all;
+  const auto verbs = [](const Clock& clock) { return make_provider("verbs", clock).value(); };
+  all.push_back({"verbs", verbs, there, ""});
+  all.push_back({"verbs_wire", verbs, there, here});
+  return all;
 }
 
 /// A folder under the system's temporary one, removed at the end.

@@ -2,19 +2,18 @@
 // Nothing from the socket is believed: lengths against the file's real size, the file against shrinking.
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <deque>
 #include <unordered_map>
 #include <vector>
 
+#include "transport/base/fork_guard.h"
 #include "transport/base/log.h"
 #include "transport/rdma/shm/protocol.h"
 
@@ -23,15 +22,6 @@ namespace ciuic::rdma::shm {
 namespace {
 
 constexpr std::size_t keys_remembered = 1U << 16;
-
-/// Counts forks that this process descends from since the first endpoint: cheaper than getpid at every read.
-std::atomic<unsigned>& fork_depth() {
-  static std::atomic<unsigned> depth{0};
-  static const int registered =
-      ::pthread_atfork(nullptr, nullptr, [] { depth.fetch_add(1, std::memory_order_relaxed); });
-  (void)registered;
-  return depth;
-}
 
 /// A read-only mapping of a part of a memfd.
 class Piece {
@@ -72,7 +62,7 @@ class HeapLanding final : public Landing {
 class ShmEndpoint final : public Endpoint, public Mapper {
  public:
   ShmEndpoint(UniqueFd socket, Milliseconds timeout, const Clock& clock)
-      : socket_(std::move(socket)), timeout_(timeout), clock_(clock), depth_(fork_depth().load()) {}
+      : socket_(std::move(socket)), timeout_(timeout), clock_(clock) {}
 
   const Caps& caps() const override { return shm_caps(); }
   Mapper* mapper() override { return this; }
@@ -97,7 +87,6 @@ class ShmEndpoint final : public Endpoint, public Mapper {
   [[nodiscard]] Result<Bytes> map(std::uint64_t backing, UniqueFd descriptor, std::uint64_t offset,
                                   std::uint32_t length);
   [[nodiscard]] Result<Answer> ask(std::uint64_t key, UniqueFd& descriptor);
-  [[nodiscard]] bool forked() const { return fork_depth().load(std::memory_order_relaxed) != depth_; }
   void look_at_socket();
   Fault break_with(Fault fault) {
     if (!broken_) broken_ = fault;
@@ -107,7 +96,7 @@ class ShmEndpoint final : public Endpoint, public Mapper {
   UniqueFd socket_;
   Milliseconds timeout_;
   const Clock& clock_;
-  unsigned depth_;
+  ForkGuard fork_{};
   std::optional<Fault> broken_;
   std::unordered_map<std::uint64_t, Region> regions_;
   std::unordered_map<std::uint64_t, Mapped> mapped_;
@@ -116,7 +105,7 @@ class ShmEndpoint final : public Endpoint, public Mapper {
 };
 
 Result<Bytes> ShmEndpoint::view(const RemoteSpan& span) {
-  if (forked()) return Fault::forked_child;
+  if (fork_.in_child()) return Fault::forked_child;
   if (broken_) return *broken_ == Fault::peer_gone ? Fault::peer_gone : Fault::qp_in_error;
   const Region* region = nullptr;
   if (const auto found = regions_.find(span.key); found != regions_.end()) {
@@ -226,7 +215,7 @@ void copy_out(Bytes from, MutableBytes to) {
 }
 
 Result<std::size_t> ShmEndpoint::post_reads(std::span<const ReadRequest> batch) {
-  if (forked()) return Fault::forked_child;
+  if (fork_.in_child()) return Fault::forked_child;
   if (broken_) return *broken_ == Fault::peer_gone ? Fault::peer_gone : Fault::qp_in_error;
   std::size_t taken = 0;
   for (const auto& request : batch) {
@@ -247,7 +236,7 @@ Result<std::size_t> ShmEndpoint::post_reads(std::span<const ReadRequest> batch) 
 }
 
 Result<std::size_t> ShmEndpoint::poll(std::span<Completion> into) {
-  if (forked()) return Fault::forked_child;
+  if (fork_.in_child()) return Fault::forked_child;
   std::size_t count = 0;
   while (count < into.size() && !done_.empty()) {
     into[count++] = done_.front();

@@ -1,0 +1,467 @@
+// The client's end: an RC queue pair. READs are counted here, for the device will not: its queue is exactly as long as
+// what may be outstanding, and completions come in the order posted. rdma_cm's events are looked at beside completions,
+// for a READ that was under way when the broker died ends by itself only after all its retries.
+#include <endian.h>
+#include <poll.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "transport/base/fork_guard.h"
+#include "transport/base/log.h"
+#include "transport/rdma/verbs/ends.h"
+
+namespace ciuic::rdma::verbs {
+
+namespace {
+
+/// READs that one connection asks the broker's device to serve at a time.
+constexpr std::uint8_t depth_wanted = 16;
+/// A lost packet is asked for again after 4.096 us * 2^14 = 67 ms (rdma_cm's own choice: seconds), six times: a dead
+/// peer is known within half a second. Seven would mean for ever on some devices.
+constexpr std::uint8_t ack_timeout = 14;
+constexpr std::uint8_t retries = 6;
+/// Events are looked for so often.
+constexpr Milliseconds look_interval{1};
+/// A failed queue pair flushes at once; some software devices forget to.
+constexpr Milliseconds flush_patience{1000};
+constexpr std::size_t page_bytes = 4096;
+constexpr std::size_t huge_page_bytes = 2U << 20;
+
+/// Memory that READs land in. The endpoint's, whoever holds the Landing.
+struct Place {
+  Place(std::byte* memory, std::size_t mapped, std::size_t used) : at(memory), mapped_bytes(mapped), bytes(used) {}
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  ~Place() {
+    if (fork.in_child()) {  // the registration is the parent's
+      (void)mr.release();
+      return;
+    }
+    mr.reset();
+    ::munmap(at, mapped_bytes);
+  }
+  std::byte* at;
+  std::size_t mapped_bytes;
+  std::size_t bytes;
+  Owned<ibv_mr> mr{};
+  std::uint32_t pending = 0;  ///< READs into it
+  bool left = false;          ///< its Landing is gone
+  ForkGuard fork{};
+};
+
+/// All places of an endpoint. Outlives it while Landings live.
+class Places {
+ public:
+  [[nodiscard]] Place* find(MutableBytes bytes) {
+    const auto after = by_address_.upper_bound(bytes.data());
+    if (after == by_address_.begin()) return nullptr;
+    auto& place = *std::prev(after)->second;
+    const auto at = static_cast<std::size_t>(bytes.data() - place.at);
+    return at <= place.bytes && bytes.size() <= place.bytes - at ? &place : nullptr;
+  }
+  Place& add(std::unique_ptr<Place> place) { return *(by_address_[place->at] = std::move(place)); }
+  void leave(Place& place) {
+    place.left = true;
+    if (place.pending == 0) by_address_.erase(place.at);
+  }
+  void done(Place& place) {
+    if (--place.pending == 0 && place.left) by_address_.erase(place.at);
+  }
+  /// The queue pair is gone: nothing lands any more. Registrations end, for their protection domain will.
+  void end() {
+    std::erase_if(by_address_, [](const auto& one) { return one.second->left; });
+    for (auto& [at, place] : by_address_) {
+      place->mr.reset();
+      place->pending = 0;
+    }
+  }
+
+ private:
+  std::map<const std::byte*, std::unique_ptr<Place>> by_address_;
+};
+
+class VerbsLanding final : public Landing {
+ public:
+  VerbsLanding(std::shared_ptr<Places> places, Place& place) : places_(std::move(places)), place_(place) {}
+  ~VerbsLanding() override { places_->leave(place_); }
+  MutableBytes bytes() override { return {place_.at, place_.bytes}; }
+
+ private:
+  std::shared_ptr<Places> places_;
+  Place& place_;
+};
+
+class VerbsEndpoint final : public Endpoint {
+ public:
+  VerbsEndpoint(const Library& library, const Clock& clock) : library_(library), clock_(clock) {}
+  ~VerbsEndpoint() override;
+
+  Result<void> dial(Address address, std::optional<Address> source, const Token& token, Clock::TimePoint deadline);
+
+  const Caps& caps() const override { return verbs_caps(); }
+  Result<std::unique_ptr<Landing>> make_landing(std::size_t bytes) override;
+  Result<std::size_t> post_reads(std::span<const ReadRequest> batch) override;
+  Result<std::size_t> poll(std::span<Completion> into) override;
+  void close() override;
+
+ private:
+  struct Pending {
+    std::uint64_t id = 0;
+    Place* place = nullptr;
+  };
+  [[nodiscard]] Result<Event> await(rdma_cm_event_type wanted, Clock::TimePoint deadline);
+  [[nodiscard]] Result<void> make_queue_pair();
+  [[nodiscard]] Fault break_with(Fault fault);
+  [[nodiscard]] std::optional<Fault> refuse_if_over() const;
+  void look_at_events();
+  void finish(std::optional<Fault> fault, Completion& into);
+  [[nodiscard]] std::size_t outstanding() const { return posted_ - finished_; }
+
+  const Library& library_;
+  const Clock& clock_;
+  ForkGuard fork_{};
+  // The queue pair (the id's) ends before what it uses.
+  Owned<rdma_event_channel> channel_;
+  Owned<ibv_pd> domain_;
+  std::shared_ptr<Places> places_ = std::make_shared<Places>();
+  Owned<ibv_cq> completions_;
+  Owned<rdma_cm_id> id_;
+  std::uint32_t rail_ = 0;
+  std::optional<Fault> broken_{};
+  Clock::TimePoint broken_at_{};
+  Clock::TimePoint looked_at_{};
+  // READ number n is at n modulo the table's size. What is below `succeeded_` has arrived, below `finished_` been told.
+  std::vector<Pending> reads_ = std::vector<Pending>(verbs_caps().reads_outstanding_max);
+  std::uint64_t posted_ = 0;
+  std::uint64_t succeeded_ = 0;
+  std::uint64_t finished_ = 0;
+  std::optional<std::pair<std::uint64_t, Fault>> failed_{};  // the first that did, and how
+  bool flushed_ = false;                                     // whatever is outstanding will not arrive
+};
+
+VerbsEndpoint::~VerbsEndpoint() {
+  if (fork_.in_child()) {
+    // The parent's objects: ending them here would end them there.
+    (void)id_.release();
+    (void)completions_.release();
+    (void)domain_.release();
+    (void)channel_.release();
+    return;
+  }
+  close();
+  id_.reset();
+}
+
+Result<Event> VerbsEndpoint::await(rdma_cm_event_type wanted, Clock::TimePoint deadline) {
+  while (true) {
+    if (const auto event = next_event(library_, *channel_)) {
+      if (event->type == wanted) return *event;
+      switch (event->type) {
+        case RDMA_CM_EVENT_REJECTED: {
+          const auto answer = parse<Welcome>(event->data.data(), event->data_bytes);
+          if (!answer || be64toh(answer->magic_number) != magic) return Fault::address_unreachable;
+          switch (static_cast<Status>(be32toh(answer->status))) {
+            case Status::refused:
+              return Fault::refused;
+            case Status::no_room:
+              return Fault::resources_exhausted;
+            default:
+              return Fault::incompatible;
+          }
+        }
+        case RDMA_CM_EVENT_DEVICE_REMOVAL:
+          return Fault::device_lost;
+        case RDMA_CM_EVENT_DISCONNECTED:
+          return Fault::peer_gone;
+        case RDMA_CM_EVENT_ADDR_ERROR:
+          return event->status == -ENODEV ? Fault::no_device : Fault::address_unreachable;
+        default:
+          return Fault::address_unreachable;
+      }
+    }
+    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - clock_.now()).count();
+    if (left <= 0) return Fault::address_unreachable;
+    pollfd ready{channel_->fd, POLLIN, 0};
+    (void)::poll(&ready, 1, static_cast<int>(std::min<std::int64_t>(left, 1000)));
+  }
+}
+
+Result<void> VerbsEndpoint::make_queue_pair() {
+  auto* const context = id_->verbs;
+  if (context == nullptr) return Fault::no_device;
+  domain_ = Owned<ibv_pd>(library_.ibv_alloc_pd(context), Closer{&library_});
+  if (!domain_) return fault_of(errno);
+  const auto length = verbs_caps().reads_outstanding_max;
+  completions_ = Owned<ibv_cq>(library_.ibv_create_cq(context, static_cast<int>(length) + 1, nullptr, nullptr, 0),
+                               Closer{&library_});
+  if (!completions_) return fault_of(errno);
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = wanted.recv_cq = completions_.get();
+  wanted.qp_type = IBV_QPT_RC;
+  wanted.cap = {.max_send_wr = length, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  if (library_.rdma_create_qp(id_.get(), domain_.get(), &wanted) != 0) return fault_of(errno);
+  return {};
+}
+
+Result<void> VerbsEndpoint::dial(Address address, std::optional<Address> source, const Token& token,
+                                 Clock::TimePoint deadline) {
+  auto channel = make_channel(library_);
+  if (!channel) return channel.error();
+  channel_ = std::move(*channel);
+  auto id = make_id(library_, *channel_);
+  if (!id) return id.error();
+  id_ = std::move(*id);
+  const auto left = [&] {
+    return std::max(1, static_cast<int>(std::chrono::duration_cast<Milliseconds>(deadline - clock_.now()).count()));
+  };
+  if (library_.rdma_resolve_addr(id_.get(), source ? source->get() : nullptr, address.get(), left()) != 0)
+    return fault_of(errno);
+  if (const auto got = await(RDMA_CM_EVENT_ADDR_RESOLVED, deadline); !got) return got.error();
+  std::uint8_t timeout = ack_timeout;
+  (void)library_.rdma_set_option(id_.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout);
+  if (library_.rdma_resolve_route(id_.get(), left()) != 0) return fault_of(errno);
+  if (const auto got = await(RDMA_CM_EVENT_ROUTE_RESOLVED, deadline); !got) return got.error();
+  if (const auto made = make_queue_pair(); !made) return made.error();
+  ibv_device_attr can{};
+  if (const int error = library_.ibv_query_device(id_->verbs, &can); error != 0) return fault_of(error);
+
+  Hello hello{htobe64(magic), htobe32(version), 0, {}};
+  std::memcpy(hello.token, token.bytes.data(), sizeof hello.token);
+  rdma_conn_param request{};
+  request.private_data = &hello;
+  request.private_data_len = sizeof hello;
+  request.initiator_depth = static_cast<std::uint8_t>(std::clamp(can.max_qp_init_rd_atom, 1, int{depth_wanted}));
+  request.retry_count = retries;
+  request.rnr_retry_count = retries;
+  if (library_.rdma_connect(id_.get(), &request) != 0) return fault_of(errno);
+  const auto answer = await(RDMA_CM_EVENT_ESTABLISHED, deadline);
+  if (!answer) return answer.error();
+  const auto welcome = parse<Welcome>(answer->data.data(), answer->data_bytes);
+  if (!welcome || be64toh(welcome->magic_number) != magic || be32toh(welcome->version_number) != version ||
+      be32toh(welcome->rail) >= rails_max)
+    return Fault::incompatible;
+  // With a depth of 0 posts would be taken and nothing would ever complete.
+  if (answer->initiator_depth == 0) return Fault::incompatible;
+  rail_ = be32toh(welcome->rail);
+  // Nobody may do anything to this side.
+  ibv_qp_attr rights{};
+  (void)library_.ibv_modify_qp(id_->qp, &rights, IBV_QP_ACCESS_FLAGS);
+  log::debug("rdma", "verbs: connected address={} device={} rail={} depth={}", address.text(),
+             library_.ibv_get_device_name(id_->verbs->device), rail_, answer->initiator_depth);
+  return {};
+}
+
+std::optional<Fault> VerbsEndpoint::refuse_if_over() const {
+  if (fork_.in_child()) return Fault::forked_child;
+  if (broken_) return *broken_ == Fault::peer_gone || *broken_ == Fault::device_lost ? *broken_ : Fault::qp_in_error;
+  return std::nullopt;
+}
+
+Fault VerbsEndpoint::break_with(Fault fault) {
+  if (broken_) return *broken_;
+  broken_ = fault;
+  broken_at_ = clock_.now();
+  // Fails the queue pair, which flushes what is under way, and tells the broker.
+  if (id_ && id_->qp) (void)library_.rdma_disconnect(id_.get());
+  return fault;
+}
+
+Result<std::unique_ptr<Landing>> VerbsEndpoint::make_landing(std::size_t bytes) {
+  if (const auto fault = refuse_if_over()) return *fault;
+  const bool huge = bytes >= huge_page_bytes;
+  const auto unit = huge ? huge_page_bytes : page_bytes;
+  const auto mapped = (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit;
+  void* at = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return Fault::resources_exhausted;
+  auto place = std::make_unique<Place>(static_cast<std::byte*>(at), mapped, bytes);
+  if (huge) ::madvise(at, mapped, MADV_HUGEPAGE);
+  // Relaxed ordering costs nothing here: bytes are looked at only behind their completion, and checked.
+  auto mr =
+      register_memory(library_, *domain_, place->at, mapped, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+  if (!mr) return mr.error();
+  place->mr = std::move(*mr);
+  auto& kept = places_->add(std::move(place));
+  return std::unique_ptr<Landing>(std::make_unique<VerbsLanding>(places_, kept));
+}
+
+Result<std::size_t> VerbsEndpoint::post_reads(std::span<const ReadRequest> batch) {
+  if (const auto fault = refuse_if_over()) return *fault;
+  if (batch.empty()) return std::size_t{0};
+  const auto room = reads_.size() - outstanding();
+  if (room == 0) return Fault::would_block;
+  const auto count = std::min(batch.size(), room);
+  constexpr std::size_t chain = 16;
+  std::array<ibv_send_wr, chain> work;
+  std::array<ibv_sge, chain> pieces;
+  for (std::size_t done = 0; done < count;) {
+    const auto now = std::min(chain, count - done);
+    for (std::size_t i = 0; i < now; ++i) {
+      const auto& request = batch[done + i];
+      Place* place = request.to.empty() ? nullptr : places_->find(request.to);
+      if (request.from.length > verbs_caps().read_bytes_max || request.to.size() != request.from.length ||
+          (place == nullptr && !request.to.empty()))
+        return break_with(Fault::access_error);
+      const auto number = posted_ + i;
+      reads_[number % reads_.size()] = {request.id, place};
+      auto& piece = pieces[i];
+      piece = {reinterpret_cast<std::uintptr_t>(request.to.data()), request.from.length,
+               place != nullptr ? place->mr->lkey : 0};
+      auto& one = work[i];
+      one = {};
+      one.wr_id = number;
+      one.next = i + 1 < now ? &work[i + 1] : nullptr;
+      one.sg_list = &piece;
+      one.num_sge = place != nullptr ? 1 : 0;
+      one.opcode = IBV_WR_RDMA_READ;
+      // One completion tells of all before it.
+      one.send_flags = i + 1 == now ? IBV_SEND_SIGNALED : 0;
+      one.wr.rdma.remote_addr = request.from.address;
+      one.wr.rdma.rkey = rkey_of(request.from.key, rail_);
+    }
+    ibv_send_wr* refused = nullptr;
+    // Some providers answer with a negative number.
+    if (ibv_post_send(id_->qp, work.data(), &refused) != 0) {
+      // READs before `refused` are under way, unsignalled: nothing would tell of them. That does not happen while the
+      // queue is as long as we count; a device that does it is finished for us.
+      const auto taken = refused != nullptr ? static_cast<std::size_t>(refused - work.data()) : std::size_t{0};
+      posted_ += taken;
+      for (std::size_t i = 0; i < taken; ++i)
+        if (auto* place = reads_[(posted_ - taken + i) % reads_.size()].place) ++place->pending;
+      return break_with(Fault::qp_in_error);
+    }
+    for (std::size_t i = 0; i < now; ++i)
+      if (auto* place = reads_[(posted_ + i) % reads_.size()].place) ++place->pending;
+    posted_ += now;
+    done += now;
+  }
+  return count;
+}
+
+namespace {
+
+Fault fault_of_status(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_OP_ERR:
+      return Fault::access_error;
+    case IBV_WC_RETRY_EXC_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      return Fault::peer_gone;
+    case IBV_WC_FATAL_ERR:
+      return Fault::device_lost;
+    default:
+      return Fault::qp_in_error;
+  }
+}
+
+}  // namespace
+
+void VerbsEndpoint::finish(std::optional<Fault> fault, Completion& into) {
+  auto& read = reads_[finished_ % reads_.size()];
+  into = {read.id, fault};
+  if (read.place != nullptr) places_->done(*read.place);
+  read.place = nullptr;
+  ++finished_;
+}
+
+Result<std::size_t> VerbsEndpoint::poll(std::span<Completion> into) {
+  if (fork_.in_child()) return Fault::forked_child;
+  std::size_t count = 0;
+  const auto tell = [&] {
+    while (count < into.size() && finished_ < succeeded_) finish(std::nullopt, into[count++]);
+    if (failed_ && finished_ == failed_->first && count < into.size()) finish(failed_->second, into[count++]);
+    const bool rest = flushed_ && finished_ >= succeeded_;
+    while (rest && count < into.size() && outstanding() > 0) finish(Fault::qp_in_error, into[count++]);
+  };
+  tell();
+  while (count < into.size() && outstanding() > 0 && id_ && id_->qp && !flushed_) {
+    std::array<ibv_wc, 16> done;
+    const int got = ibv_poll_cq(completions_.get(), static_cast<int>(done.size()), done.data());
+    if (got < 0) {
+      (void)break_with(Fault::device_lost);
+      flushed_ = true;
+    }
+    for (int i = 0; i < got; ++i) {
+      const auto& one = done[static_cast<std::size_t>(i)];
+      if (one.status == IBV_WC_SUCCESS) {
+        succeeded_ = std::max(succeeded_, one.wr_id + 1);
+        continue;
+      }
+      // READs before the one that failed were done: queue pairs work in order. Those behind it are lost.
+      flushed_ = true;
+      if (broken_) break;  // we failed it ourselves: what was under way is flushed, not refused
+      succeeded_ = std::max(succeeded_, one.wr_id);
+      failed_ = {one.wr_id, fault_of_status(one.status)};
+      (void)break_with(failed_->second);
+      break;
+    }
+    tell();
+    if (got < static_cast<int>(done.size())) break;
+  }
+  if (count > 0) return count;
+  look_at_events();
+  if (broken_ && outstanding() > 0 && !flushed_ && clock_.now() - broken_at_ > flush_patience) flushed_ = true;
+  if (broken_ && (outstanding() == 0 || !id_)) return *broken_;
+  tell();
+  return count;
+}
+
+void VerbsEndpoint::look_at_events() {
+  if (broken_ || !id_) return;
+  const auto now = clock_.now();
+  if (now - looked_at_ < look_interval) return;
+  looked_at_ = now;
+  while (const auto event = next_event(library_, *channel_)) {
+    switch (event->type) {
+      case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        (void)break_with(Fault::device_lost);
+        break;
+      case RDMA_CM_EVENT_ADDR_CHANGE:  // of a bonded interface: the connection lives on
+        break;
+      default:
+        (void)break_with(Fault::peer_gone);
+        break;
+    }
+  }
+}
+
+void VerbsEndpoint::close() {
+  if (fork_.in_child()) return;
+  (void)break_with(Fault::peer_gone);
+  if (id_ && id_->qp) library_.rdma_destroy_qp(id_.get());
+  places_->end();
+  posted_ = succeeded_ = finished_ = 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Endpoint>> connect(const Library& library, const std::string& address, const Token& token,
+                                          const ConnectOptions& options, const Clock& clock) {
+  const auto addresses = parse_addresses(address);
+  if (!addresses) return Fault::address_unreachable;
+  std::optional<Address> source;
+  if (!options.source.empty()) {
+    source = Address::parse(options.source);
+    if (!source) return Fault::address_unreachable;
+  }
+  const auto deadline = clock.now() + options.timeout;
+  auto why = Fault::address_unreachable;
+  for (const auto& one : *addresses) {
+    auto endpoint = std::make_unique<VerbsEndpoint>(library, clock);
+    const auto done = endpoint->dial(one, source, token, deadline);
+    if (done) return std::unique_ptr<Endpoint>(std::move(endpoint));
+    why = done.error();
+    // The token is spent, or the broker has spoken: another of its devices would say the same.
+    if (why == Fault::refused || why == Fault::incompatible || clock.now() >= deadline) break;
+  }
+  return why;
+}
+
+}  // namespace ciuic::rdma::verbs

@@ -1,0 +1,434 @@
+// The broker's end: one thread takes rdma_cm's events and the flushes of queue pairs that failed. A reader is never
+// sent anything; the one receive that each queue pair has posted is there to be flushed, and a peer that sends into it
+// is cut. Not here: what a key opens (the device), protection domains (domain.cpp).
+#include <endian.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/base/log.h"
+#include "transport/base/unique_fd.h"
+#include "transport/rdma/token_desk.h"
+#include "transport/rdma/verbs/ends.h"
+
+namespace ciuic::rdma::verbs {
+
+namespace {
+
+constexpr Milliseconds establish_timeout{3000};
+constexpr int backlog = 128;
+/// What a device can serve at a time for one connection, and no more than that is promised.
+constexpr std::uint8_t depth_max = 16;
+
+/// A device's completions and what it may be asked for.
+struct Device {
+  std::shared_ptr<Rail> rail;
+  std::uint32_t number = 0;
+  Owned<ibv_comp_channel> channel;
+  Owned<ibv_cq> completions;
+  std::uint8_t depth = 1;
+  std::size_t peers_max = 0;
+  std::size_t peers = 0;
+};
+
+/// Members end in reverse order: the queue pair before the domain it is in.
+struct Peer {
+  std::shared_ptr<VerbsDomain> domain;
+  Owned<rdma_cm_id> id;
+  Device* device = nullptr;
+  SessionId session = 0;
+  Clock::TimePoint since{};
+  bool established = false;
+};
+
+class VerbsListener final : public Listener {
+ public:
+  VerbsListener(const Library& library, const ListenOptions& options, std::shared_ptr<Rails> rails, const Clock& clock)
+      : library_(library), options_(options), rails_(std::move(rails)), clock_(clock), desk_(clock) {}
+  ~VerbsListener() override;
+  Result<void> start();
+
+  std::string address() const override { return address_; }
+  void admit(const Token& token, std::shared_ptr<Domain> domain, SessionId session, Clock::TimePoint until) override {
+    desk_.admit(token, std::move(domain), session, until);
+  }
+  void disconnect(SessionId session) override;
+  std::size_t connections() const override { return connections_.load(std::memory_order_relaxed); }
+
+ private:
+  [[nodiscard]] std::vector<Address> wanted_addresses() const;
+  [[nodiscard]] Result<void> listen_at(Address address);
+  [[nodiscard]] Result<Device*> device_of(ibv_context* context);
+  [[nodiscard]] bool watch(int fd);
+  void work();
+  void handle(const Event& event);
+  void greet(const Event& event);
+  [[nodiscard]] Status judge(const Event& event, Device*& device, std::optional<TokenDesk::Admission>& admission);
+  [[nodiscard]] bool accept(Peer& peer, std::uint64_t serial, const Event& event);
+  void established(std::uint64_t serial);
+  void reject(rdma_cm_id& id, Status status);
+  void take_completions(Device& device);
+  void drop(std::uint64_t serial, const char* why);
+  void drop_if(const std::function<bool(const Peer&)>& which, const char* why);
+  [[nodiscard]] std::optional<std::uint64_t> serial_of(const rdma_cm_id* id) const;
+
+  const Library& library_;
+  ListenOptions options_;
+  std::shared_ptr<Rails> rails_;
+  const Clock& clock_;
+  TokenDesk desk_;
+  std::string address_;
+  UniqueFd epoll_, wake_;
+  // Ids end before the channel their events come by, queue pairs before the completion queues they report to.
+  Owned<rdma_event_channel> channel_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<Owned<rdma_cm_id>> listening_;
+  std::unordered_map<std::uint64_t, Peer> peers_;  // the thread's
+  std::unordered_map<const rdma_cm_id*, std::uint64_t> serials_;
+  std::uint64_t next_serial_ = 1;
+  std::size_t unestablished_ = 0;
+  std::atomic<std::size_t> connections_{0};
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;
+  std::vector<SessionId> to_cut_;
+  std::thread thread_;
+};
+
+bool VerbsListener::watch(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  return ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+/// Those asked for, else every address of the host: an interface without a device refuses to be bound.
+std::vector<Address> VerbsListener::wanted_addresses() const {
+  std::vector<Address> all;
+  if (!options_.address.empty()) {
+    if (auto asked = parse_addresses(options_.address)) all = std::move(*asked);
+    return all;
+  }
+  ifaddrs* interfaces = nullptr;
+  if (::getifaddrs(&interfaces) != 0) return all;
+  for (const auto family : {AF_INET, AF_INET6}) {
+    for (const auto* one = interfaces; one != nullptr; one = one->ifa_next) {
+      if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family || (one->ifa_flags & IFF_UP) == 0 ||
+          (one->ifa_flags & IFF_LOOPBACK) != 0)
+        continue;
+      if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr))
+        continue;
+      Address address;
+      std::memcpy(&address.storage, one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+      address.set_port(0);
+      all.push_back(address);
+    }
+  }
+  ::freeifaddrs(interfaces);
+  return all;
+}
+
+Result<Device*> VerbsListener::device_of(ibv_context* context) {
+  for (const auto& device : devices_)
+    if (device->rail->context == context) return device.get();
+  const auto number = rails_->add(context);
+  if (!number) return Fault::resources_exhausted;
+  auto device = std::make_unique<Device>();
+  device->rail = rails_->all()[*number];
+  device->number = *number;
+  ibv_device_attr can{};
+  if (const int error = library_.ibv_query_device(context, &can); error != 0) return fault_of(error);
+  device->depth = static_cast<std::uint8_t>(std::clamp(can.max_qp_rd_atom, 1, int{depth_max}));
+  // One completion a peer: its flushed receive.
+  device->peers_max = std::min<std::size_t>(options_.connections_max, static_cast<std::size_t>(can.max_cqe) / 2);
+  device->channel = Owned<ibv_comp_channel>(library_.ibv_create_comp_channel(context), Closer{&library_});
+  if (!device->channel) return fault_of(errno);
+  device->completions = Owned<ibv_cq>(
+      library_.ibv_create_cq(context, static_cast<int>(device->peers_max) * 2, nullptr, device->channel.get(), 0),
+      Closer{&library_});
+  if (!device->completions) return fault_of(errno);
+  if (ibv_req_notify_cq(device->completions.get(), 0) != 0 || !watch(device->channel->fd))
+    return Fault::resources_exhausted;
+  devices_.push_back(std::move(device));
+  return devices_.back().get();
+}
+
+Result<void> VerbsListener::listen_at(Address address) {
+  auto id = make_id(library_, *channel_);
+  if (!id) return id.error();
+  int on = 1;
+  (void)library_.rdma_set_option(id->get(), RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on);
+  if (library_.rdma_bind_addr(id->get(), address.get()) != 0) return fault_of(errno);
+  if ((*id)->verbs == nullptr) return Fault::no_device;
+  const auto device = device_of((*id)->verbs);
+  if (!device) return device.error();
+  if (library_.rdma_listen(id->get(), backlog) != 0) return fault_of(errno);
+  address.set_port(be16toh(library_.rdma_get_src_port(id->get())));
+  address_ += (address_.empty() ? "" : ",") + address.text();
+  log::info("rdma", "verbs: listening address={} device={} rail={}", address.text(),
+            library_.ibv_get_device_name((*id)->verbs->device), (*device)->number);
+  listening_.push_back(std::move(*id));
+  return {};
+}
+
+Result<void> VerbsListener::start() {
+  epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll_ || !wake_) return Fault::resources_exhausted;
+  auto channel = make_channel(library_);
+  if (!channel) return channel.error();
+  channel_ = std::move(*channel);
+  if (!watch(wake_.get()) || !watch(channel_->fd)) return Fault::resources_exhausted;
+  const auto addresses = wanted_addresses();
+  if (addresses.empty() && !options_.address.empty()) {
+    log::error("rdma", "verbs: onesided.listen={}: no list of addresses; give ip:port, with commas between",
+               options_.address);
+    return Fault::refused;
+  }
+  auto why = Fault::no_device;
+  for (const auto& address : addresses) {
+    if (listening_.size() == rails_max) break;
+    const auto done = listen_at(address);
+    if (done) continue;
+    if (options_.address.empty()) continue;
+    log::error("rdma", "verbs: cannot listen at {}: {}; {}", address.text(), text(done.error()), remedy(done.error()));
+    why = done.error();
+  }
+  if (listening_.empty()) return why;
+  thread_ = std::thread([this] { work(); });
+  return {};
+}
+
+VerbsListener::~VerbsListener() {
+  stopping_.store(true);
+  if (!thread_.joinable()) return;
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+void VerbsListener::disconnect(SessionId session) {
+  desk_.forget(session);
+  {
+    const std::scoped_lock lock(mutex_);
+    to_cut_.push_back(session);
+  }
+  const std::uint64_t one = 1;
+  (void)!::write(wake_.get(), &one, sizeof one);
+}
+
+void VerbsListener::work() {
+  std::array<epoll_event, 16> events{};
+  while (!stopping_.load()) {
+    const int timeout = unestablished_ > 0 ? 500 : -1;
+    const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
+    if (count < 0 && errno != EINTR) {
+      log::error("rdma", "verbs: epoll_wait: {}", std::strerror(errno));
+      return;
+    }
+    for (int i = 0; i < count; ++i) {
+      const int fd = events[static_cast<std::size_t>(i)].data.fd;
+      if (fd == wake_.get()) {
+        std::uint64_t value;
+        (void)!::read(fd, &value, sizeof value);
+      } else if (fd == channel_->fd) {
+        // Few at a time: completions and cuts do not wait for a flood of strangers.
+        for (int n = 0; n < 16; ++n) {
+          const auto event = next_event(library_, *channel_);
+          if (!event) break;
+          handle(*event);
+        }
+      } else {
+        for (const auto& device : devices_)
+          if (device->channel->fd == fd) take_completions(*device);
+      }
+    }
+    std::vector<SessionId> cut;
+    {
+      const std::scoped_lock lock(mutex_);
+      cut.swap(to_cut_);
+    }
+    for (const auto session : cut)
+      drop_if([session](const Peer& peer) { return peer.session == session; }, "session ended");
+    if (unestablished_ > 0) {
+      const auto now = clock_.now();
+      drop_if([now](const Peer& peer) { return !peer.established && now - peer.since > establish_timeout; },
+              "connection was not completed in time");
+    }
+  }
+  drop_if([](const Peer&) { return true; }, "the broker stops");
+}
+
+std::optional<std::uint64_t> VerbsListener::serial_of(const rdma_cm_id* id) const {
+  const auto found = serials_.find(id);
+  if (found == serials_.end()) return std::nullopt;
+  return found->second;
+}
+
+void VerbsListener::handle(const Event& event) {
+  if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) return greet(event);
+  if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+    const auto* const context = event.id->verbs;
+    rails_->lost(context);
+    log::error("rdma", "verbs: device removed, its readers are cut device={}",
+               context != nullptr ? library_.ibv_get_device_name(context->device) : "?");
+    drop_if([context](const Peer& peer) { return peer.device->rail->context == context; }, "device removed");
+    std::erase_if(listening_, [&event](const auto& id) { return id.get() == event.id; });
+    return;
+  }
+  const auto serial = serial_of(event.id);
+  if (!serial) return;
+  switch (event.type) {
+    case RDMA_CM_EVENT_ESTABLISHED:
+      return established(*serial);
+    case RDMA_CM_EVENT_DISCONNECTED:
+      return drop(*serial, "peer disconnected");
+    case RDMA_CM_EVENT_CONNECT_ERROR:
+    case RDMA_CM_EVENT_UNREACHABLE:
+    case RDMA_CM_EVENT_REJECTED:
+      return drop(*serial, "connection was not completed");
+    default:
+      return;
+  }
+}
+
+Status VerbsListener::judge(const Event& event, Device*& device, std::optional<TokenDesk::Admission>& admission) {
+  for (const auto& one : devices_)
+    if (one->rail->context == event.id->verbs) device = one.get();
+  const auto hello = parse<Hello>(event.data.data(), event.data_bytes);
+  if (!hello || be64toh(hello->magic_number) != magic || be32toh(hello->version_number) != version)
+    return Status::incompatible;
+  if (device == nullptr) return Status::no_room;
+  admission = desk_.redeem(*Token::from(std::as_bytes(std::span(hello->token))));
+  if (!admission) return Status::refused;
+  std::size_t of_principal = 0;
+  for (const auto& [serial, peer] : peers_)
+    of_principal += peer.domain->principal() == admission->domain->principal() ? 1 : 0;
+  if (of_principal >= options_.connections_per_principal_max || peers_.size() >= options_.connections_max)
+    return Status::refused;
+  return device->peers < device->peers_max ? Status::ok : Status::no_room;
+}
+
+void VerbsListener::greet(const Event& event) {
+  Peer peer;
+  peer.id = Owned<rdma_cm_id>(event.id, Closer{&library_});
+  std::optional<TokenDesk::Admission> admission;
+  auto status = judge(event, peer.device, admission);
+  if (status == Status::ok) {
+    peer.domain = std::dynamic_pointer_cast<VerbsDomain>(admission->domain);
+    peer.session = admission->session;
+    peer.since = clock_.now();
+    const auto serial = next_serial_++;
+    if (peer.domain && accept(peer, serial, event)) {
+      serials_[peer.id.get()] = serial;
+      ++peer.device->peers;
+      ++unestablished_;
+      connections_.fetch_add(1);
+      peers_.emplace(serial, std::move(peer));
+      return;
+    }
+    status = Status::no_room;
+  }
+  log::warn("rdma", "verbs: connection refused status={} principal={}", static_cast<std::uint32_t>(status),
+            admission ? admission->domain->principal() : "unknown");
+  reject(*peer.id, status);
+}
+
+bool VerbsListener::accept(Peer& peer, std::uint64_t serial, const Event& event) {
+  const auto domain = peer.domain->protection_domain(peer.device->number);
+  if (!domain) return false;
+  ibv_qp_init_attr wanted{};
+  wanted.send_cq = wanted.recv_cq = peer.device->completions.get();
+  wanted.qp_type = IBV_QPT_RC;
+  wanted.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
+  if (library_.rdma_create_qp(peer.id.get(), *domain, &wanted) != 0) return false;
+  ibv_recv_wr receive{};
+  receive.wr_id = serial;
+  ibv_recv_wr* bad = nullptr;
+  if (ibv_post_recv(peer.id->qp, &receive, &bad) != 0) return false;
+  const Welcome welcome{htobe64(magic), htobe32(version), 0, htobe32(peer.device->number), 0};
+  rdma_conn_param answer{};
+  answer.private_data = &welcome;
+  answer.private_data_len = sizeof welcome;
+  answer.responder_resources = std::min(event.responder_resources, peer.device->depth);
+  answer.rnr_retry_count = 0;
+  return library_.rdma_accept(peer.id.get(), &answer) == 0;
+}
+
+void VerbsListener::established(std::uint64_t serial) {
+  auto& peer = peers_.at(serial);
+  if (peer.established) return;
+  peer.established = true;
+  --unestablished_;
+  // rdma_cm gives a queue pair the right to everything; the regions' own rights are the first wall, this the second.
+  ibv_qp_attr rights{};
+  rights.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+  if (const int error = library_.ibv_modify_qp(peer.id->qp, &rights, IBV_QP_ACCESS_FLAGS); error != 0)
+    log::debug("rdma", "verbs: a queue pair's rights stay as rdma_cm set them: {}", std::strerror(std::abs(error)));
+  log::info("rdma", "verbs: reader connected principal={} session={} device={}", peer.domain->principal(), peer.session,
+            library_.ibv_get_device_name(peer.device->rail->context->device));
+}
+
+void VerbsListener::reject(rdma_cm_id& id, Status status) {
+  const Welcome answer{htobe64(magic), htobe32(version), htobe32(static_cast<std::uint32_t>(status)), 0, 0};
+  (void)library_.rdma_reject(&id, &answer, sizeof answer);
+}
+
+void VerbsListener::take_completions(Device& device) {
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  if (library_.ibv_get_cq_event(device.channel.get(), &queue, &context) != 0) return;
+  library_.ibv_ack_cq_events(queue, 1);
+  (void)ibv_req_notify_cq(queue, 0);
+  std::array<ibv_wc, 16> done{};
+  int count = 0;
+  while ((count = ibv_poll_cq(queue, static_cast<int>(done.size()), done.data())) > 0)
+    for (int i = 0; i < count; ++i) {
+      const auto& one = done[static_cast<std::size_t>(i)];
+      drop(one.wr_id, one.status == IBV_WC_SUCCESS ? "peer sent something" : "queue pair failed");
+    }
+}
+
+void VerbsListener::drop(std::uint64_t serial, const char* why) {
+  const auto found = peers_.find(serial);
+  if (found == peers_.end()) return;
+  auto& peer = found->second;
+  if (!peer.established) --unestablished_;
+  --peer.device->peers;
+  serials_.erase(peer.id.get());
+  log::info("rdma", "verbs: reader gone principal={} session={} why=\"{}\"", peer.domain->principal(), peer.session,
+            why);
+  // The queue pair fails at once, and the peer hears of it.
+  (void)library_.rdma_disconnect(peer.id.get());
+  peers_.erase(found);
+  connections_.fetch_sub(1);
+}
+
+void VerbsListener::drop_if(const std::function<bool(const Peer&)>& which, const char* why) {
+  std::vector<std::uint64_t> all;
+  for (const auto& [serial, peer] : peers_)
+    if (which(peer)) all.push_back(serial);
+  for (const auto serial : all) drop(serial, why);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Listener>> listen(const Library& library, const ListenOptions& options,
+                                         std::shared_ptr<Rails> rails, const Clock& clock) {
+  auto listener = std::make_unique<VerbsListener>(library, options, std::move(rails), clock);
+  if (const auto started = listener->start(); !started) return started.error();
+  return std::unique_ptr<Listener>(std::move(listener));
+}
+
+}  // namespace ciuic::rdma::verbs

@@ -1,0 +1,163 @@
+// Small things of rdma_cm and verbs: addresses, events, registration and what their errors mean.
+#include "transport/rdma/verbs/objects.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+namespace ciuic::rdma::verbs {
+
+void Address::set_port(std::uint16_t port) {
+  if (storage.ss_family == AF_INET6)
+    reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port = htons(port);
+  else
+    reinterpret_cast<sockaddr_in*>(&storage)->sin_port = htons(port);
+}
+
+std::string Address::text() const {
+  std::array<char, INET6_ADDRSTRLEN> name{};
+  if (storage.ss_family == AF_INET6) {
+    const auto* in = reinterpret_cast<const sockaddr_in6*>(&storage);
+    ::inet_ntop(AF_INET6, &in->sin6_addr, name.data(), name.size());
+    return fmt::format("[{}]:{}", name.data(), ntohs(in->sin6_port));
+  }
+  const auto* in = reinterpret_cast<const sockaddr_in*>(&storage);
+  ::inet_ntop(AF_INET, &in->sin_addr, name.data(), name.size());
+  return fmt::format("{}:{}", name.data(), ntohs(in->sin_port));
+}
+
+std::optional<Address> Address::parse(std::string_view text) {
+  constexpr std::size_t longest = 80;
+  if (text.empty() || text.size() > longest) return std::nullopt;
+  std::string host;
+  std::string_view rest;
+  const bool v6 = text.front() == '[';
+  if (v6) {
+    const auto end = text.find(']');
+    if (end == std::string_view::npos) return std::nullopt;
+    host = text.substr(1, end - 1);
+    rest = text.substr(end + 1);
+  } else {
+    const auto colon = text.find(':');
+    host = text.substr(0, colon);
+    if (colon != std::string_view::npos) rest = text.substr(colon);
+  }
+  std::uint16_t port = 0;
+  if (!rest.empty()) {
+    if (rest.front() != ':' || rest.size() == 1) return std::nullopt;
+    const auto* end = rest.data() + rest.size();
+    const auto [stopped, error] = std::from_chars(rest.data() + 1, end, port);
+    if (error != std::errc() || stopped != end) return std::nullopt;
+  }
+  Address address;
+  if (v6) {
+    auto* in = reinterpret_cast<sockaddr_in6*>(&address.storage);
+    in->sin6_family = AF_INET6;
+    if (::inet_pton(AF_INET6, host.c_str(), &in->sin6_addr) != 1) return std::nullopt;
+  } else {
+    auto* in = reinterpret_cast<sockaddr_in*>(&address.storage);
+    in->sin_family = AF_INET;
+    if (::inet_pton(AF_INET, host.c_str(), &in->sin_addr) != 1) return std::nullopt;
+  }
+  address.set_port(port);
+  return address;
+}
+
+std::optional<std::vector<Address>> parse_addresses(std::string_view text) {
+  std::vector<Address> all;
+  while (true) {
+    const auto comma = text.find(',');
+    const auto one = Address::parse(text.substr(0, comma));
+    if (!one) return std::nullopt;
+    all.push_back(*one);
+    if (comma == std::string_view::npos) return all;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Result<Owned<rdma_event_channel>> make_channel(const Library& library) {
+  // Fails with ENODEV or ENOENT where the kernel has no rdma_ucm, or a container no /dev/infiniband.
+  Owned<rdma_event_channel> channel(library.rdma_create_event_channel(), Closer{&library});
+  if (!channel) return errno == EMFILE || errno == ENOMEM ? Fault::resources_exhausted : Fault::no_device;
+  const int flags = ::fcntl(channel->fd, F_GETFL);
+  if (flags < 0 || ::fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
+      ::fcntl(channel->fd, F_SETFD, FD_CLOEXEC) != 0)
+    return Fault::resources_exhausted;
+  return channel;
+}
+
+std::optional<Event> next_event(const Library& library, rdma_event_channel& channel) {
+  rdma_cm_event* raw = nullptr;
+  if (library.rdma_get_cm_event(&channel, &raw) != 0) return std::nullopt;
+  Event event;
+  event.type = raw->event;
+  event.id = raw->id;
+  event.listening = raw->listen_id;
+  event.status = raw->status;
+  event.responder_resources = raw->param.conn.responder_resources;
+  event.initiator_depth = raw->param.conn.initiator_depth;
+  if (raw->param.conn.private_data != nullptr) {
+    event.data_bytes = std::min<std::size_t>(raw->param.conn.private_data_len, event.data.size());
+    std::memcpy(event.data.data(), raw->param.conn.private_data, event.data_bytes);
+  }
+  (void)library.rdma_ack_cm_event(raw);
+  return event;
+}
+
+Result<Owned<rdma_cm_id>> make_id(const Library& library, rdma_event_channel& channel) {
+  rdma_cm_id* id = nullptr;
+  if (library.rdma_create_id(&channel, &id, nullptr, RDMA_PS_TCP) != 0) return fault_of(errno);
+  return Owned<rdma_cm_id>(id, Closer{&library});
+}
+
+Fault fault_of(int error) {
+  switch (error) {
+    case ENODEV:
+    case EIO:
+      return Fault::device_lost;
+    case EADDRINUSE:
+    case EACCES:
+    case EPERM:
+      return Fault::refused;
+    case EADDRNOTAVAIL:
+    case ENETUNREACH:
+    case EHOSTUNREACH:
+    case ECONNREFUSED:
+    case ETIMEDOUT:
+      return Fault::address_unreachable;
+    default:
+      return Fault::resources_exhausted;
+  }
+}
+
+Result<Owned<ibv_mr>> register_memory(const Library& library, ibv_pd& pd, const std::byte* at, std::size_t bytes,
+                                      unsigned access) {
+  auto* const start = const_cast<std::byte*>(at);
+  Owned<ibv_mr> mr(library.ibv_reg_mr_iova2(&pd, start, bytes, reinterpret_cast<std::uintptr_t>(start), access),
+                   Closer{&library});
+  if (mr) return mr;
+  const int error = errno;
+  switch (error) {
+    case EFAULT:
+    case EINVAL:
+    case EOPNOTSUPP:
+      return Fault::not_registrable;
+    case ENODEV:
+    case EIO:
+      return Fault::device_lost;
+    default:
+      break;
+  }
+  rlimit limit{};
+  const bool limited = ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return limited ? Fault::memlock_limit : Fault::resources_exhausted;
+}
+
+}  // namespace ciuic::rdma::verbs

@@ -1,0 +1,69 @@
+#pragma once
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/base/bytes.h"
+#include "transport/rdma/verbs/library.h"
+
+/// rdma_cm's and verbs' objects as owned values, addresses and events as plain ones.
+namespace ciuic::rdma::verbs {
+
+/// Ends whatever it is given. A queue pair goes with its id.
+struct Closer {
+  const Library* library = nullptr;
+  void operator()(rdma_event_channel* channel) const { library->rdma_destroy_event_channel(channel); }
+  void operator()(rdma_cm_id* id) const {
+    if (id->qp) library->rdma_destroy_qp(id);
+    (void)library->rdma_destroy_id(id);
+  }
+  void operator()(ibv_pd* pd) const { (void)library->ibv_dealloc_pd(pd); }
+  void operator()(ibv_cq* cq) const { (void)library->ibv_destroy_cq(cq); }
+  void operator()(ibv_comp_channel* channel) const { (void)library->ibv_destroy_comp_channel(channel); }
+  void operator()(ibv_mr* mr) const { (void)library->ibv_dereg_mr(mr); }
+};
+template <class T>
+using Owned = std::unique_ptr<T, Closer>;
+
+/// An IPv4 or IPv6 address with a port.
+struct Address {
+  sockaddr_storage storage{};
+  [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  [[nodiscard]] std::string text() const;
+  void set_port(std::uint16_t port);
+
+  /// `10.0.0.1:7471`, `[fd00::1]:7471`; without a port: port 0. Nothing: neither.
+  [[nodiscard]] static std::optional<Address> parse(std::string_view text);
+};
+/// Comma-separated; nothing if one of them is none, or there is none at all.
+[[nodiscard]] std::optional<std::vector<Address>> parse_addresses(std::string_view text);
+
+struct Event {
+  rdma_cm_event_type type{};
+  rdma_cm_id* id = nullptr;
+  rdma_cm_id* listening = nullptr;
+  int status = 0;
+  std::uint8_t responder_resources = 0, initiator_depth = 0;
+  std::array<std::byte, 256> data{};
+  std::size_t data_bytes = 0;
+};
+
+/// A channel whose events are taken without waiting.
+[[nodiscard]] Result<Owned<rdma_event_channel>> make_channel(const Library& library);
+/// The next event, copied and acknowledged; nothing if there is none now.
+[[nodiscard]] std::optional<Event> next_event(const Library& library, rdma_event_channel& channel);
+[[nodiscard]] Result<Owned<rdma_cm_id>> make_id(const Library& library, rdma_event_channel& channel);
+
+/// What a failed call's errno means.
+[[nodiscard]] Fault fault_of(int error);
+/// Registers; 0 in `access` is local reading only. Errors: memlock_limit, not_registrable, device_lost,
+/// resources_exhausted.
+[[nodiscard]] Result<Owned<ibv_mr>> register_memory(const Library& library, ibv_pd& pd, const std::byte* at,
+                                                    std::size_t bytes, unsigned access);
+
+}  // namespace ciuic::rdma::verbs

@@ -1,0 +1,22 @@
+#pragma once
+#include <memory>
+
+#include "transport/rdma/provider.h"
+
+namespace ciuic::rdma {
+
+/// Production: READs of reliable-connected queue pairs over InfiniBand, RoCE and iWARP, connected by rdma_cm.
+///
+/// Addresses are `ip:port`, IPv6 in brackets, several with commas between: one a device ("rail"), at most two. The
+/// route to the address chooses device, port and GID, as rdma_cm does it for every program of the host.
+///
+/// Kept by the device: keys, bounds, read-only (twice: the region's rights and the queue pair's). One protection domain
+/// for each principal and rail. Kept by order: after `Region::revoke` the registration is gone, its result checked.
+/// A hostile peer can waste its own connection only: each is bounded, authenticated by its one-time token in the
+/// connection request, and cut at the first thing it sends.
+///
+/// librdmacm and libibverbs are loaded at run time: programs work on hosts without them. Errors: no_device (no library,
+/// no device).
+[[nodiscard]] Result<std::shared_ptr<Provider>> make_verbs_provider(const Clock& clock);
+
+}  // namespace ciuic::rdma

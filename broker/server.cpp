@@ -15,6 +15,7 @@
 #include "broker/api/producer_ids.h"
 #include "broker/dispatcher.h"
 #include "broker/exposure/exposure.h"
+#include "broker/exposure/worker.h"
 #include "broker/group/coordinator.h"
 #include "broker/home.h"
 #include "broker/metadata/local_controller.h"
@@ -94,6 +95,7 @@ struct Server::Impl {
   std::unique_ptr<Shards> shards;
   std::unique_ptr<LogEvents> events;
   RuntimeFolder runtime_folder;  // goes after exposure
+  std::unique_ptr<Worker> registrar;
   std::unique_ptr<Exposure> exposure;
   std::unique_ptr<Partitions> partitions;
   std::unique_ptr<GroupCoordinator> groups;
@@ -106,10 +108,11 @@ struct Server::Impl {
   std::atomic<std::size_t> next_shard{0};
   bool running = false;
 
-  /// File threads first: their last jobs post to the shards. Then the shards, with the coroutines that wait in them,
-  /// which refer to everything else.
+  /// File threads and the registrar first: their last jobs post to the shards. Then the shards, with the coroutines
+  /// that wait in them, which refer to everything else.
   ~Impl() {
     io.reset();
+    if (registrar) registrar->stop();
     listeners.clear();
     shards.reset();
   }
@@ -173,6 +176,8 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
     parts.home = &(*impl->shards)[0];
     parts.executors = impl->shards->executors();
     parts.providers = Exposure::make_providers(settings, *broker.clock);
+    impl->registrar = std::make_unique<Worker>();
+    parts.blocking = [worker = impl->registrar.get()](Task task) { worker->run(std::move(task)); };
     impl->exposure = std::make_unique<Exposure>(std::move(parts));
     impl->events->set_next(impl->exposure.get());
     broker.exposure = impl->exposure.get();

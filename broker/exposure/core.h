@@ -78,6 +78,7 @@ struct Exposure::Core : std::enable_shared_from_this<Exposure::Core> {
   const Clock& clock;
   Executor& home;
   std::shared_ptr<Arena> arena;
+  std::function<void(Task)> blocking;
   ExposureMetrics metrics;
   std::string boot_id;
   std::vector<Listening> listening;

@@ -39,6 +39,7 @@ Exposure::Core::Core(Parts parts)
       clock(*parts.clock),
       home(*parts.home),
       arena(std::move(parts.arena)),
+      blocking(std::move(parts.blocking)),
       boot_id(boot_of(rdma::host_id())),
       lookup_now(std::make_shared<const ExposureLookup>(std::move(parts.lookup))) {
   for (auto* executor : parts.executors) shards.push_back({executor, {}});
@@ -82,7 +83,7 @@ std::shared_ptr<PartitionExposure> Exposure::Core::find_or_make(const std::share
     auto block = block_for(partition->topic_id(), partition->name().partition.value);
     if (block)
       at = std::make_shared<PartitionExposure>(partition, std::move(block),
-                                               PartitionExposure::Shared{settings, clock, metrics, arena});
+                                               PartitionExposure::Shared{settings, clock, metrics, arena, blocking});
   }
   auto found = at;
   if (!found) shard_of(partition->executor()).partitions.erase(partition.get());

@@ -122,6 +122,8 @@ class Exposure final : public LogObserver {
     std::vector<Executor*> executors;  ///< every executor that owns partitions (home among them if it does)
     std::vector<std::shared_ptr<rdma::Provider>> providers;  ///< already made; see `make_providers`
     std::shared_ptr<Arena> arena;  ///< may be null: then reading one-sidedly does not keep chunks warm
+    /// Runs, elsewhere and in order, a task that may block: registrations that pin memory. Null: inside the call.
+    std::function<void(Task)> blocking{};
   };
   template <class Response>
   using Done = std::function<void(Response)>;

@@ -38,7 +38,8 @@ PartitionExposure::PartitionExposure(const std::shared_ptr<Partition>& partition
 PartitionExposure::~PartitionExposure() {
   for (auto& [sequence, exposed] : chunks_) {
     for (auto& [domain, in] : exposed.domains) {
-      drop_region(in);
+      // What is under way or ending holds all it needs, and ends without us.
+      if (in.state == Registration::there) (void)dropped(in, in.region->revoke());
       shared_.metrics.chunk_leases.fetch_sub(static_cast<std::int64_t>(in.leases.size()));
     }
     if (exposed.draining) shared_.metrics.draining_chunks.fetch_sub(1);
@@ -151,47 +152,67 @@ void PartitionExposure::attempt(PartitionGrantRequest request, Answer answer, in
                     shared_.settings.retry_after_ms);
     return bring_in(std::move(request), std::move(answer), attempts_left - 1, request.offset);
   }
+  const auto planned = plan(chunks, request, position);
+  // It comes back only when its leases are over: Fetch can read it meanwhile.
+  if (planned.empty() && request.offset < position.high_watermark)
+    return refuse(answer, RefusalReason::draining,
+                  {ErrorCode::throttling_quota_exceeded, "These bytes are being taken out of memory"}, -1);
+  const auto domain = request.domain;
+  if (elsewhere(*domain) && !registered(planned, domain)) {
+    if (attempts_left == 0)
+      return refuse(answer, RefusalReason::no_memory, ErrorCode::throttling_quota_exceeded,
+                    shared_.settings.retry_after_ms);
+    return register_first(planned, std::move(request), std::move(answer), attempts_left - 1);
+  }
+  grant_chunks(request, answer, position, planned);
+}
 
-  PartitionGrantAnswer granted;
-  auto& grant = granted.grant;
-  auto lease = std::make_shared<Lease>(shared_.clock.now() + Milliseconds(shared_.settings.lease_ms));
+/// The chunks that a grant names: as many as were asked for, up to one that still grows.
+std::vector<PartitionExposure::Planned> PartitionExposure::plan(const std::vector<std::shared_ptr<Chunk>>& chunks,
+                                                                const PartitionGrantRequest& request,
+                                                                const Committed& position) const {
+  std::vector<Planned> planned;
   const auto wanted = std::min<std::uint64_t>(request.bytes_wanted, shared_.settings.bytes_per_grant_max);
   std::uint64_t bytes = 0;
-  std::vector<InDomain*> covered;
   for (const auto& chunk : chunks) {
-    if (chunk->state() != ChunkState::open && chunk->state() != ChunkState::sealed) {
-      // It comes back only when its leases are over: Fetch can read it meanwhile.
-      if (grant.chunks.empty() && request.offset < position.high_watermark)
-        return refuse(answer, RefusalReason::draining,
-                      {ErrorCode::throttling_quota_exceeded, "These bytes are being taken out of memory"}, -1);
-      break;
-    }
+    if (chunk->state() != ChunkState::open && chunk->state() != ChunkState::sealed) break;
+    if (planned.size() >= request.chunks_max) break;
     const bool holds_the_end = chunk->sequence() == position.chunk_sequence;
     const bool whole =
         chunk->state() == ChunkState::sealed &&
         (holds_the_end ? position.chunk_length == chunk->length() : chunk->next_offset() <= position.high_watermark);
     const auto length = whole ? chunk->length() : holds_the_end ? position.chunk_length : 0U;
+    const auto start = planned.empty() ? std::min(chunk->position_of(request.offset), length) : 0U;
+    planned.push_back({chunk, whole, start, length});
+    bytes += length - start;
+    if (!whole || bytes >= wanted) break;
+  }
+  return planned;
+}
+
+void PartitionExposure::grant_chunks(const PartitionGrantRequest& request, const Answer& answer,
+                                     const Committed& position, const std::vector<Planned>& planned) {
+  const auto& log = partition_;
+  PartitionGrantAnswer granted;
+  auto& grant = granted.grant;
+  auto lease = std::make_shared<Lease>(shared_.clock.now() + Milliseconds(shared_.settings.lease_ms));
+  std::vector<InDomain*> covered;
+  for (const auto& [chunk, whole, start, length] : planned) {
     const auto in = expose(chunk, request.domain);
     if (!in) {
       if (!grant.chunks.empty()) break;
-      log::warn("exposure", "chunk not exposed topic={} partition={} principal={}: {}; {}", log->name().topic,
-                log->name().partition.value, request.domain->principal(), rdma::text(in.error()),
-                rdma::remedy(in.error()));
-      return refuse(answer, RefusalReason::registration_failed,
-                    {ErrorCode::kafka_storage_error, std::string(rdma::text(in.error()))}, -1);
+      return refuse_registration(answer, *request.domain, in.error());
     }
     onesided::GrantedChunk one;
     one.sequence = chunk->sequence();
     one.base_offset = std::max(std::min(chunk->covers_from(), chunk->base_offset()), Offset(0));
     if (whole) one.next_offset = chunk->next_offset();
     one.length = length;
-    one.start = grant.chunks.empty() ? std::min(chunk->position_of(request.offset), length) : 0;
+    one.start = start;
     one.memory = (*in)->remote;
-    bytes += length - one.start;
     grant.chunks.push_back(one);
     covered.push_back(*in);
     if (shared_.arena) chunk->touch(shared_.arena->tick());
-    if (!whole || bytes >= wanted) break;
   }
   // Neighbouring chunks may claim the same gap: each begins where the one before ends.
   for (std::size_t i = 1; i < grant.chunks.size(); ++i)
@@ -249,25 +270,134 @@ void PartitionExposure::read_ahead(Partition& log, Offset next, Offset high_wate
                });
 }
 
-rdma::Result<PartitionExposure::InDomain*> PartitionExposure::expose(const std::shared_ptr<Chunk>& chunk,
-                                                                     const std::shared_ptr<rdma::Domain>& domain) {
+// --- Registration ---
+
+PartitionExposure::InDomain* PartitionExposure::find(std::uint64_t sequence, const rdma::Domain* domain) {
+  const auto exposed = chunks_.find(sequence);
+  if (exposed == chunks_.end()) return nullptr;
+  const auto in = exposed->second.domains.find(domain);
+  return in == exposed->second.domains.end() ? nullptr : &in->second;
+}
+
+PartitionExposure::InDomain& PartitionExposure::entry(const std::shared_ptr<Chunk>& chunk,
+                                                      const std::shared_ptr<rdma::Domain>& domain) {
   auto& exposed = chunks_[chunk->sequence()];
   exposed.chunk = chunk;
   auto& in = exposed.domains[domain.get()];
-  if (!in.region) {
-    auto region = domain->expose({chunk->memory(), backing_, chunk->memfd_offset()});
-    if (!region) {
-      if (in.leases.empty()) exposed.domains.erase(domain.get());
-      if (exposed.domains.empty()) chunks_.erase(chunk->sequence());
-      return region.error();
-    }
-    in.domain = domain;
-    in.remote = region->remote();
-    in.region.emplace(std::move(*region));
-    shared_.metrics.regions.fetch_add(1);
-    shared_.metrics.exposed_bytes.fetch_add(in.remote.length);
+  in.domain = domain;
+  return in;
+}
+
+bool PartitionExposure::registered(const std::vector<Planned>& planned, const std::shared_ptr<rdma::Domain>& domain) {
+  return std::all_of(planned.begin(), planned.end(), [&](const Planned& one) {
+    const auto* in = find(one.chunk->sequence(), domain.get());
+    return in != nullptr && in->state == Registration::there;
+  });
+}
+
+/// Has missing registrations made elsewhere, then attempts the grant again: much may have changed meanwhile.
+void PartitionExposure::register_first(const std::vector<Planned>& planned, PartitionGrantRequest request,
+                                       Answer answer, int attempts_left) {
+  const auto domain = request.domain;
+  std::vector<std::uint64_t> sequences;
+  std::vector<std::shared_ptr<Chunk>> missing;
+  InDomain* last = nullptr;
+  for (const auto& one : planned) {
+    sequences.push_back(one.chunk->sequence());
+    auto& in = entry(one.chunk, domain);
+    if (in.state == Registration::there) continue;
+    last = &in;
+    if (in.state != Registration::none) continue;
+    in.state = Registration::under_way;
+    missing.push_back(one.chunk);
   }
+  // The worker keeps the order of its tasks: when the last one is done, all are.
+  last->waiting.push_back([weak = weak_from_this(), sequences = std::move(sequences), request = std::move(request),
+                           answer = std::move(answer), attempts_left](std::optional<rdma::Fault> fault) mutable {
+    const auto self = weak.lock();
+    if (!self) return;
+    std::size_t there = 0;
+    for (const auto sequence : sequences) {
+      const auto* in = self->find(sequence, request.domain.get());
+      if (in == nullptr || in->state != Registration::there) break;
+      ++there;
+    }
+    if (there == 0 && fault) return self->refuse_registration(answer, *request.domain, *fault);
+    // What could not be registered is left out of this grant; the reader asks again behind the rest.
+    if (fault) request.chunks_max = there;
+    self->attempt(std::move(request), std::move(answer), attempts_left);
+  });
+  if (missing.empty()) return;
+  shared_.blocking(
+      [weak = weak_from_this(), executor = &executor_, domain, missing = std::move(missing), backing = backing_] {
+        std::vector<Registered> done;
+        for (const auto& chunk : missing)
+          done.push_back({chunk, domain->expose({chunk->memory(), backing, chunk->memfd_offset()})});
+        executor->post([weak, domain, done = std::move(done)]() mutable {
+          // Without us the regions end with this task, before their memory.
+          if (const auto self = weak.lock()) self->registration_done(domain.get(), std::move(done));
+        });
+      });
+}
+
+void PartitionExposure::registration_done(const rdma::Domain* domain, std::vector<Registered> done) {
+  std::optional<rdma::Fault> fault;
+  for (auto& [chunk, region] : done) {
+    auto* const in = find(chunk->sequence(), domain);
+    if (in == nullptr) continue;
+    in->state = Registration::none;
+    if (region)
+      now_registered(*in, std::move(*region));
+    else
+      fault = region.error();
+    if (std::exchange(in->doomed, false)) {
+      fault = rdma::Fault::refused;
+      (void)drop_region(chunk->sequence(), *in);
+    }
+  }
+  // Who waits for one of them may need them all: nothing is dropped before all have been told.
+  for (const auto& [chunk, region] : done)
+    if (auto* const in = find(chunk->sequence(), domain))
+      for (auto& then : std::exchange(in->waiting, {})) then(fault);
+  for (const auto& [chunk, region] : done) settle(chunk->sequence());
+}
+
+void PartitionExposure::revocation_done(std::uint64_t sequence, const rdma::Domain* domain,
+                                        const rdma::Result<void>& revoked) {
+  auto* const in = find(sequence, domain);
+  if (in == nullptr) return;
+  (void)dropped(*in, revoked);
+  for (auto& then : std::exchange(in->waiting, {})) then(std::nullopt);
+  settle(sequence);
+}
+
+void PartitionExposure::now_registered(InDomain& in, rdma::Region region) {
+  in.remote = region.remote();
+  in.region.emplace(std::move(region));
+  in.state = Registration::there;
+  shared_.metrics.regions.fetch_add(1);
+  shared_.metrics.exposed_bytes.fetch_add(in.remote.length);
+}
+
+rdma::Result<PartitionExposure::InDomain*> PartitionExposure::expose(const std::shared_ptr<Chunk>& chunk,
+                                                                     const std::shared_ptr<rdma::Domain>& domain) {
+  auto& in = entry(chunk, domain);
+  if (in.state == Registration::there) return &in;
+  auto region = domain->expose({chunk->memory(), backing_, chunk->memfd_offset()});
+  if (!region) {
+    const auto fault = region.error();
+    settle(chunk->sequence());
+    return fault;
+  }
+  now_registered(in, std::move(*region));
   return &in;
+}
+
+void PartitionExposure::refuse_registration(const Answer& answer, const rdma::Domain& domain, rdma::Fault fault) {
+  log::warn("exposure", "chunk not exposed topic={} partition={} principal={}: {}; {}", partition_->name().topic,
+            partition_->name().partition.value, domain.principal(), rdma::text(fault), rdma::remedy(fault));
+  refuse(answer, RefusalReason::registration_failed, {ErrorCode::kafka_storage_error, std::string(rdma::text(fault))},
+         -1);
 }
 
 // --- Taking back ---
@@ -283,7 +413,7 @@ void PartitionExposure::chunk_wanted_back(const std::shared_ptr<Chunk>& chunk, T
   for (auto& [domain, in] : exposed.domains)
     for (const auto& lease : in.leases)
       last = std::max(last, lease->freeze() + Milliseconds(shared_.settings.read_ms_max));
-  if (settle(exposed)) {
+  if (settle(found->first, exposed)) {
     chunks_.erase(found);
     return;
   }
@@ -308,7 +438,7 @@ void PartitionExposure::passed(const Lease& lease, Offset position) {
       shared_.metrics.revocations[static_cast<std::size_t>(RevocationReason::position_passed)].fetch_add(1);
     }
     if (reads && !behind && shared_.arena) exposed.chunk->touch(shared_.arena->tick());
-    at = settle(exposed) ? chunks_.erase(at) : std::next(at);
+    at = settle(at->first, exposed) ? chunks_.erase(at) : std::next(at);
   }
 }
 
@@ -320,7 +450,7 @@ void PartitionExposure::released(const Lease& lease) {
       shared_.metrics.revocations[static_cast<std::size_t>(RevocationReason::released)].fetch_add(
           static_cast<std::int64_t>(gone));
     }
-    at = settle(at->second) ? chunks_.erase(at) : std::next(at);
+    at = settle(at->first, at->second) ? chunks_.erase(at) : std::next(at);
   }
 }
 
@@ -329,7 +459,7 @@ void PartitionExposure::sweep() {
     auto& exposed = at->second;
     for (auto& [domain, in] : exposed.domains)
       drop_leases_over(in, exposed.draining ? RevocationReason::chunk_wanted_back : RevocationReason::lease_over);
-    at = settle(exposed) ? chunks_.erase(at) : std::next(at);
+    at = settle(at->first, exposed) ? chunks_.erase(at) : std::next(at);
   }
   std::erase_if(waiters_, [](const Waiter& waiter) { return waiter.ticket.expired(); });
 }
@@ -343,9 +473,9 @@ void PartitionExposure::drop_leases_over(InDomain& in, RevocationReason reason) 
 }
 
 /// Drops what no lease covers. True: nothing of the chunk is exposed any more, its entry may go.
-bool PartitionExposure::settle(Exposed& exposed) {
+bool PartitionExposure::settle(std::uint64_t sequence, Exposed& exposed) {
   for (auto at = exposed.domains.begin(); at != exposed.domains.end();) {
-    const bool gone = at->second.leases.empty() && drop_region(at->second);
+    const bool gone = at->second.leases.empty() && drop_region(sequence, at->second);
     at = gone ? exposed.domains.erase(at) : std::next(at);
   }
   if (!exposed.domains.empty()) return false;
@@ -354,12 +484,31 @@ bool PartitionExposure::settle(Exposed& exposed) {
   return true;
 }
 
-bool PartitionExposure::drop_region(InDomain& in) {
-  if (!in.region) return true;
-  const auto revoked = in.region->revoke();
+void PartitionExposure::settle(std::uint64_t sequence) {
+  const auto found = chunks_.find(sequence);
+  if (found != chunks_.end() && settle(sequence, found->second)) chunks_.erase(found);
+}
+
+/// True: nothing is registered any more. False: later (`revocation_done`), or never.
+bool PartitionExposure::drop_region(std::uint64_t sequence, InDomain& in) {
+  if (in.state != Registration::there) return in.state == Registration::none;
+  if (!elsewhere(*in.domain)) return dropped(in, in.region->revoke());
+  in.state = Registration::ending;
+  shared_.blocking([weak = weak_from_this(), executor = &executor_, domain = in.domain,
+                    chunk = chunks_.at(sequence).chunk, region = std::move(*in.region)]() mutable {
+    const auto revoked = region.revoke();
+    executor->post([weak, domain, chunk, revoked] {
+      if (const auto self = weak.lock()) self->revocation_done(chunk->sequence(), domain.get(), revoked);
+    });
+  });
+  return false;
+}
+
+bool PartitionExposure::dropped(InDomain& in, const rdma::Result<void>& revoked) {
+  in.state = Registration::none;
+  in.region.reset();
   shared_.metrics.regions.fetch_sub(1);
   shared_.metrics.exposed_bytes.fetch_sub(in.remote.length);
-  in.region.reset();
   if (revoked) return true;
   shared_.metrics.deregister_failures_total.fetch_add(1);
   log::error("exposure", "a region could not be deregistered, its memory is lost until restart: {}",
@@ -377,7 +526,8 @@ void PartitionExposure::drop_domain(const rdma::Domain* domain) {
     for (const auto& lease : found->second.leases) (void)lease->freeze();
     shared_.metrics.revocations[static_cast<std::size_t>(RevocationReason::forced)].fetch_add(
         static_cast<std::int64_t>(found->second.leases.size()));
-    (void)drop_region(found->second);
+    found->second.doomed = found->second.state == Registration::under_way;
+    (void)drop_region(sequence, found->second);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,6 +28,7 @@ struct PartitionGrantRequest {
   kafka::Isolation isolation = kafka::Isolation::read_uncommitted;
   std::int64_t grant_id = 0;
   std::shared_ptr<rdma::Domain> domain{};
+  std::size_t chunks_max = std::numeric_limits<std::size_t>::max();
 };
 struct PartitionGrantAnswer {
   onesided::Grant grant{};         ///< its deadline is not set: that is the client's
@@ -44,7 +46,8 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
     const ExposureSettings& settings;
     const Clock& clock;
     ExposureMetrics& metrics;
-    std::shared_ptr<Arena> arena;  // may be null
+    std::shared_ptr<Arena> arena;               // may be null
+    const std::function<void(Task)>& blocking;  // may be null
   };
   using Answer = std::function<void(PartitionGrantAnswer)>;
 
@@ -72,11 +75,26 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
   [[nodiscard]] std::size_t exposed_chunks() const { return chunks_.size(); }
 
  private:
+  enum class Registration : std::uint8_t { none, under_way, there, ending };
   struct InDomain {
     std::shared_ptr<rdma::Domain> domain;  // outlives the region
-    std::optional<rdma::Region> region;
-    rdma::RemoteSpan remote;
-    std::vector<std::shared_ptr<Lease>> leases;
+    Registration state = Registration::none;
+    bool doomed = false;  // while under way: what comes of it is not wanted any more
+    std::optional<rdma::Region> region{};
+    rdma::RemoteSpan remote{};
+    std::vector<std::shared_ptr<Lease>> leases{};
+    std::vector<std::function<void(std::optional<rdma::Fault>)>> waiting{};  // for what is under way or ending
+  };
+  struct Registered {
+    std::shared_ptr<Chunk> chunk;  // outlives the region
+    rdma::Result<rdma::Region> region;
+  };
+  /// A chunk that a grant should name.
+  struct Planned {
+    std::shared_ptr<Chunk> chunk;
+    bool whole;  // its bytes are final and committed
+    std::uint32_t start;
+    std::uint32_t length;
   };
   struct Exposed {
     std::shared_ptr<Chunk> chunk;
@@ -97,11 +115,27 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
   void bring_in(PartitionGrantRequest request, Answer answer, int attempts_left, kafka::Offset offset);
   void read_ahead(Partition& log, kafka::Offset next, kafka::Offset high_watermark);
   [[nodiscard]] std::vector<std::shared_ptr<Chunk>> chunks_for(const Partition& log, kafka::Offset offset) const;
+  [[nodiscard]] std::vector<Planned> plan(const std::vector<std::shared_ptr<Chunk>>& chunks,
+                                          const PartitionGrantRequest& request, const Committed& position) const;
+  void grant_chunks(const PartitionGrantRequest& request, const Answer& answer, const Committed& position,
+                    const std::vector<Planned>& planned);
+  [[nodiscard]] bool registered(const std::vector<Planned>& planned, const std::shared_ptr<rdma::Domain>& domain);
+  void register_first(const std::vector<Planned>& planned, PartitionGrantRequest request, Answer answer,
+                      int attempts_left);
+  void registration_done(const rdma::Domain* domain, std::vector<Registered> done);
+  void revocation_done(std::uint64_t sequence, const rdma::Domain* domain, const rdma::Result<void>& revoked);
+  void now_registered(InDomain& in, rdma::Region region);
+  [[nodiscard]] InDomain* find(std::uint64_t sequence, const rdma::Domain* domain);
+  [[nodiscard]] InDomain& entry(const std::shared_ptr<Chunk>& chunk, const std::shared_ptr<rdma::Domain>& domain);
   [[nodiscard]] rdma::Result<InDomain*> expose(const std::shared_ptr<Chunk>& chunk,
                                                const std::shared_ptr<rdma::Domain>& domain);
-  bool drop_region(InDomain& in);
+  void refuse_registration(const Answer& answer, const rdma::Domain& domain, rdma::Fault fault);
+  [[nodiscard]] bool elsewhere(const rdma::Domain& domain) const { return shared_.blocking && domain.pins_memory(); }
+  bool drop_region(std::uint64_t sequence, InDomain& in);
+  bool dropped(InDomain& in, const rdma::Result<void>& revoked);
   void drop_leases_over(InDomain& in, RevocationReason reason);
-  bool settle(Exposed& exposed);
+  bool settle(std::uint64_t sequence, Exposed& exposed);
+  void settle(std::uint64_t sequence);
   void write_slot();
   void wake();
   void refuse(const Answer& answer, RefusalReason reason, kafka::Error error, std::int32_t retry_after_ms = 0);

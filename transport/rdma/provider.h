@@ -104,7 +104,9 @@ class Domain {
  public:
   virtual ~Domain() = default;
   [[nodiscard]] virtual std::string_view principal() const = 0;
-  /// Makes the span readable, never writable, by peers of this domain. May block (pins pages) where memory is locked.
+  /// True: `expose`, and the end of a Region, pin and unpin pages and take milliseconds: not for an event loop.
+  [[nodiscard]] virtual bool pins_memory() const { return false; }
+  /// Makes the span readable, never writable, by peers of this domain.
   /// REQUIRES: non-empty, page aligned or inside one page, anonymous or memfd memory, outlives the Region. The same
   /// span may be exposed in many domains, and twice in one (two keys). Errors: memlock_limit, not_registrable,
   /// device_lost, resources_exhausted.

@@ -25,7 +25,8 @@ struct Forward final : LogObserver {
   void layout_changed(Partition& p, LayoutChange change) override { to->layout_changed(p, change); }
 };
 
-class ExposureTest : public ::testing::Test {
+/// Over a provider that registers at once, and over one that pins memory: its registrations run elsewhere, at any time.
+class ExposureTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     log::set_level(log::Level::off);
@@ -42,6 +43,7 @@ class ExposureTest : public ::testing::Test {
       return topic == log_->topic_id() ? log_ : nullptr;
     };
     parts.lookup.may_read = [this](const std::string& principal, const std::string&) { return principal != denied_; };
+    if (GetParam()) parts.blocking = [this](Task task) { world_.io.submit(registrar_, std::move(task)); };
     exposure_ = std::make_unique<Exposure>(std::move(parts));
     forward_.to = exposure_.get();
     world_.start();
@@ -106,13 +108,20 @@ class ExposureTest : public ::testing::Test {
   Forward forward_;
   testing::LogWorld world_{1, testing::LogWorld::small_arena(), &forward_};
   rdma::MemoryFabric fabric_;
-  std::shared_ptr<rdma::Provider> provider_ = rdma::make_memory_provider(fabric_, world_.clock);
+  int faults_left_ = 0;
+  IoQueue registrar_ = world_.io.make_queue();
+  std::shared_ptr<rdma::Provider> provider_ =
+      rdma::make_memory_provider(fabric_, world_.clock, {GetParam(), [this]() -> std::optional<rdma::Fault> {
+                                                           if (faults_left_ == 0) return std::nullopt;
+                                                           --faults_left_;
+                                                           return rdma::Fault::memlock_limit;
+                                                         }});
   std::shared_ptr<Partition> log_;
   std::unique_ptr<Exposure> exposure_;
   std::string denied_;
 };
 
-TEST_F(ExposureTest, AGrantCoversTheLogInOrderWithoutAHole) {
+TEST_P(ExposureTest, AGrantCoversTheLogInOrderWithoutAHole) {
   const auto session = connect().session_id;
   const auto response = grant(session, 7);
   const auto& one = only(response);
@@ -125,7 +134,7 @@ TEST_F(ExposureTest, AGrantCoversTheLogInOrderWithoutAHole) {
   EXPECT_EQ(exposure_->metrics().grants.load(), 1);
 }
 
-TEST_F(ExposureTest, OnlyWhoMayReadIsGrantedAndRenewed) {
+TEST_P(ExposureTest, OnlyWhoMayReadIsGrantedAndRenewed) {
   const auto session = connect().session_id;
   const auto granted = grant(session, 0);
   EXPECT_EQ(renew(session, only(granted).grant_id), ErrorCode::none);
@@ -137,14 +146,14 @@ TEST_F(ExposureTest, OnlyWhoMayReadIsGrantedAndRenewed) {
       << "a denied lease does not come back";
 }
 
-TEST_F(ExposureTest, ASessionIsOfItsPrincipalAlone) {
+TEST_P(ExposureTest, ASessionIsOfItsPrincipalAlone) {
   const auto session = connect().session_id;
   EXPECT_EQ(grant(session, 0, "User:mallory").error_code, ErrorCode::fetch_session_id_not_found);
   EXPECT_EQ(renew(session, 1, 0, "User:mallory"), ErrorCode::fetch_session_id_not_found);
   EXPECT_EQ(exposure_->metrics().refusals[static_cast<std::size_t>(RefusalReason::foreign_session)].load(), 2);
 }
 
-TEST_F(ExposureTest, SessionsAndGrantsAreCapped) {
+TEST_P(ExposureTest, SessionsAndGrantsAreCapped) {
   const auto session = connect().session_id;
   EXPECT_EQ(connect().error_code, ErrorCode::none);
   EXPECT_EQ(connect().error_code, ErrorCode::none);
@@ -155,7 +164,7 @@ TEST_F(ExposureTest, SessionsAndGrantsAreCapped) {
   EXPECT_EQ(only(grant(session, 0)).retry_after_ms, -1);
 }
 
-TEST_F(ExposureTest, AProviderOfOneHostIsNotOfferedToAnother) {
+TEST_P(ExposureTest, AProviderOfOneHostIsNotOfferedToAnother) {
   kafka::OneSidedConnectRequest request;
   request.providers = {"memory"};
   request.host_id = "elsewhere/0";
@@ -165,7 +174,7 @@ TEST_F(ExposureTest, AProviderOfOneHostIsNotOfferedToAnother) {
   EXPECT_EQ(exposure_->metrics().sessions.load(), 0);
 }
 
-TEST_F(ExposureTest, ChunksGoBackOnlyWhenLeaseAndLongestReadAreOver) {
+TEST_P(ExposureTest, ChunksGoBackOnlyWhenLeaseAndLongestReadAreOver) {
   const auto session = connect().session_id;
   const auto granted = grant(session, 0);
   ASSERT_EQ(only(granted).error_code, ErrorCode::none);
@@ -182,7 +191,7 @@ TEST_F(ExposureTest, ChunksGoBackOnlyWhenLeaseAndLongestReadAreOver) {
   EXPECT_EQ(exposure_->metrics().draining_chunks.load(), 0);
 }
 
-TEST_F(ExposureTest, AReleaseFreesAtOnce) {
+TEST_P(ExposureTest, AReleaseFreesAtOnce) {
   const auto session = connect().session_id;
   const auto granted = grant(session, 0);
   kafka::OneSidedReleaseRequest request;
@@ -195,7 +204,7 @@ TEST_F(ExposureTest, AReleaseFreesAtOnce) {
   EXPECT_EQ(exposure_->metrics().draining_chunks.load(), 0);
 }
 
-TEST_F(ExposureTest, APositionLetsEarlierChunksGo) {
+TEST_P(ExposureTest, APositionLetsEarlierChunksGo) {
   const auto session = connect().session_id;
   const auto granted = grant(session, 0);
   const auto before = exposure_->metrics().chunk_leases.load();
@@ -204,7 +213,7 @@ TEST_F(ExposureTest, APositionLetsEarlierChunksGo) {
   EXPECT_EQ(exposure_->metrics().chunk_leases.load(), before - 1);
 }
 
-TEST_F(ExposureTest, AConnectionThatEndedIsCutWhenItsLeasesAreOver) {
+TEST_P(ExposureTest, AConnectionThatEndedIsCutWhenItsLeasesAreOver) {
   const auto connected = connect();
   const auto token = rdma::Token::from(connected.providers.at(0).token);
   auto endpoint = provider_->connect(connected.providers.at(0).address, *token, {});
@@ -220,7 +229,7 @@ TEST_F(ExposureTest, AConnectionThatEndedIsCutWhenItsLeasesAreOver) {
   EXPECT_EQ(exposure_->metrics().grants.load(), 0);
 }
 
-TEST_F(ExposureTest, ARevokedPrincipalIsCutNow) {
+TEST_P(ExposureTest, ARevokedPrincipalIsCutNow) {
   const auto connected = connect();
   auto endpoint =
       provider_->connect(connected.providers.at(0).address, *rdma::Token::from(connected.providers.at(0).token), {});
@@ -233,7 +242,7 @@ TEST_F(ExposureTest, ARevokedPrincipalIsCutNow) {
   EXPECT_EQ(exposure_->metrics().regions.load(), 0);
 }
 
-TEST_F(ExposureTest, AWaitEndsWhenTheLogGrowsOrTheTimeIsOver) {
+TEST_P(ExposureTest, AWaitEndsWhenTheLogGrowsOrTheTimeIsOver) {
   const auto session = connect().session_id;
   const auto granted = grant(session, 200);
   kafka::OneSidedWaitRequest request;
@@ -263,11 +272,81 @@ TEST_F(ExposureTest, AWaitEndsWhenTheLogGrowsOrTheTimeIsOver) {
   EXPECT_TRUE(got) << "it is there already";
 }
 
-TEST_F(ExposureTest, OffsetsOutsideTheLogAreFetchsError) {
+TEST_P(ExposureTest, OffsetsOutsideTheLogAreFetchsError) {
   const auto session = connect().session_id;
   EXPECT_EQ(only(grant(session, 201)).error_code, ErrorCode::offset_out_of_range);
   EXPECT_EQ(only(grant(session, -1)).error_code, ErrorCode::offset_out_of_range);
 }
+
+TEST_P(ExposureTest, ARegistrationThatFailsIsSaidAndTheNextGrantTriesAgain) {
+  const auto session = connect().session_id;
+  faults_left_ = 1;
+  const auto refused = grant(session, 0);
+  EXPECT_EQ(only(refused).error_code, ErrorCode::kafka_storage_error);
+  EXPECT_LT(only(refused).retry_after_ms, 0) << "Fetch reads it meanwhile";
+  EXPECT_EQ(exposure_->metrics().regions.load(), 0);
+  const auto granted = grant(session, 0);
+  EXPECT_EQ(only(granted).error_code, ErrorCode::none);
+  EXPECT_FALSE(only(granted).chunks.empty());
+}
+
+TEST_P(ExposureTest, ManyReadersOfOneChunkShareItsRegistration) {
+  const auto session = connect().session_id;
+  int answered = 0;
+  std::size_t chunks = 0;
+  for (int i = 0; i < 3; ++i) {
+    kafka::OneSidedGrantRequest request;
+    request.session_id = session;
+    request.provider = "memory";
+    auto& topic = request.topics.emplace_back();
+    topic.topic_id = log_->topic_id();
+    auto& one = topic.partitions.emplace_back();
+    one.bytes_wanted = 100000;
+    exposure_->grant({"User:a", 1}, std::move(request), [&](const kafka::OneSidedGrantResponse& response) {
+      ++answered;
+      EXPECT_EQ(only(response).error_code, ErrorCode::none);
+      chunks = only(response).chunks.size();
+    });
+  }
+  world_.settle();
+  EXPECT_EQ(answered, 3);
+  EXPECT_EQ(exposure_->metrics().regions.load(), static_cast<std::int64_t>(chunks));
+}
+
+TEST_P(ExposureTest, ChunksWantedBackWhileTheyAreBeingRegisteredGoBack) {
+  // At every moment of the registration, by seed: the log deletes all, and nothing stays registered or draining.
+  const auto session = connect().session_id;
+  for (int steps = 0; steps < 30; ++steps) {
+    fill(10);
+    std::optional<kafka::OneSidedGrantResponse> got;
+    kafka::OneSidedGrantRequest request;
+    request.session_id = session;
+    request.provider = "memory";
+    auto& topic = request.topics.emplace_back();
+    topic.topic_id = log_->topic_id();
+    auto& one = topic.partitions.emplace_back();
+    one.fetch_offset = log_->log_start_offset().value;
+    one.bytes_wanted = 100000;
+    exposure_->grant({"User:a", 1}, std::move(request),
+                     [&](kafka::OneSidedGrantResponse response) { got = std::move(response); });
+    for (int i = 0; i < steps; ++i) (void)world_.step();
+    delete_all();
+    ASSERT_TRUE(got) << steps;
+    if (only(*got).grant_id != 0 && only(*got).error_code == ErrorCode::none) {
+      kafka::OneSidedReleaseRequest release;
+      release.session_id = session;
+      release.grant_ids = {only(*got).grant_id};
+      (void)ask(&Exposure::release, release);
+    }
+    world_.settle();
+    EXPECT_EQ(exposure_->metrics().draining_chunks.load(), 0) << steps;
+    EXPECT_EQ(exposure_->metrics().chunk_leases.load(), 0) << steps;
+    EXPECT_EQ(exposure_->metrics().regions.load(), 0) << steps;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, ExposureTest, ::testing::Bool(),
+                         [](const auto& elsewhere) { return elsewhere.param ? "RegisteringElsewhere" : "AtOnce"; });
 
 }  // namespace
 }  // namespace ciuic::broker

@@ -101,11 +101,14 @@ class MemoryRegistration final : public Registration {
 
 class MemoryDomain final : public Domain {
  public:
-  MemoryDomain(std::shared_ptr<State> fabric, std::string principal)
-      : fabric_(std::move(fabric)), principal_(std::move(principal)) {}
+  MemoryDomain(std::shared_ptr<State> fabric, std::string principal, MemoryOptions options)
+      : fabric_(std::move(fabric)), principal_(std::move(principal)), options_(std::move(options)) {}
   std::string_view principal() const override { return principal_; }
+  bool pins_memory() const override { return options_.pins_memory; }
   Result<Region> expose(const Exposable& memory) override {
     if (memory.bytes.empty() || memory.bytes.size() > 0xFFFFFFFFU) return Fault::not_registrable;
+    if (options_.expose_fault)
+      if (const auto fault = options_.expose_fault()) return *fault;
     const std::scoped_lock lock(fabric_->mutex);
     const auto key = fabric_->next_key++;
     const auto address = fabric_->next_address;
@@ -119,6 +122,7 @@ class MemoryDomain final : public Domain {
  private:
   std::shared_ptr<State> fabric_;
   std::string principal_;
+  MemoryOptions options_;
 };
 
 class MemoryListener final : public Listener {
@@ -233,12 +237,13 @@ class MemoryEndpoint final : public Endpoint {
 
 class MemoryProvider final : public Provider {
  public:
-  MemoryProvider(std::shared_ptr<State> fabric, const Clock& clock) : fabric_(std::move(fabric)), clock_(clock) {}
+  MemoryProvider(std::shared_ptr<State> fabric, const Clock& clock, MemoryOptions options)
+      : fabric_(std::move(fabric)), clock_(clock), options_(std::move(options)) {}
   std::string_view name() const override { return "memory"; }
   const Caps& caps() const override { return memory_caps; }
   bool crosses_hosts() const override { return false; }
   Result<std::shared_ptr<Domain>> open_domain(std::string principal) override {
-    return std::shared_ptr<Domain>(std::make_shared<MemoryDomain>(fabric_, std::move(principal)));
+    return std::shared_ptr<Domain>(std::make_shared<MemoryDomain>(fabric_, std::move(principal), options_));
   }
   Result<std::unique_ptr<Listener>> listen(const ListenOptions& options) override {
     const std::scoped_lock lock(fabric_->mutex);
@@ -269,6 +274,7 @@ class MemoryProvider final : public Provider {
  private:
   std::shared_ptr<State> fabric_;
   const Clock& clock_;
+  MemoryOptions options_;
 };
 
 }  // namespace
@@ -281,8 +287,8 @@ MemoryFabric& MemoryFabric::of_process() {
   return fabric;
 }
 
-std::shared_ptr<Provider> make_memory_provider(const MemoryFabric& fabric, const Clock& clock) {
-  return std::make_shared<MemoryProvider>(fabric.state(), clock);
+std::shared_ptr<Provider> make_memory_provider(const MemoryFabric& fabric, const Clock& clock, MemoryOptions options) {
+  return std::make_shared<MemoryProvider>(fabric.state(), clock, std::move(options));
 }
 
 }  // namespace ciuic::rdma

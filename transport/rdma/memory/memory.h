@@ -1,5 +1,7 @@
 #pragma once
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "transport/rdma/provider.h"
 
@@ -23,6 +25,11 @@ class MemoryFabric {
 /// bounds, read-only, revocation, one-time tokens; an access error breaks the endpoint and cuts the broker's side. A
 /// READ happens when its completion is polled, so a revocation between post and poll is seen. Deterministic: no
 /// threads.
-[[nodiscard]] std::shared_ptr<Provider> make_memory_provider(const MemoryFabric& fabric, const Clock& clock);
+struct MemoryOptions {
+  bool pins_memory = false;                              ///< its domains say so, as those of real devices do
+  std::function<std::optional<Fault>()> expose_fault{};  ///< asked at every `Domain::expose`; null: never
+};
+[[nodiscard]] std::shared_ptr<Provider> make_memory_provider(const MemoryFabric& fabric, const Clock& clock,
+                                                             MemoryOptions options = {});
 
 }  // namespace ciuic::rdma

@@ -39,6 +39,7 @@ class VerbsDomain final : public Domain, public std::enable_shared_from_this<Ver
   VerbsDomain(const Library& library, std::shared_ptr<const Rails> rails, std::string principal)
       : library_(library), rails_(std::move(rails)), principal_(std::move(principal)) {}
   std::string_view principal() const override { return principal_; }
+  bool pins_memory() const override { return true; }
   /// On every rail that still has its device. At most `regions_max` at a time.
   Result<Region> expose(const Exposable& memory) override;
   /// For a queue pair on that rail.

@@ -79,6 +79,8 @@ struct Exposure::Core : std::enable_shared_from_this<Exposure::Core> {
   Executor& home;
   std::shared_ptr<Arena> arena;
   std::function<void(Task)> blocking;
+  const std::function<bool(const std::string& principal, const std::string& topic)> may_read =
+      [this](const std::string& principal, const std::string& topic) { return lookup()->may_read(principal, topic); };
   ExposureMetrics metrics;
   std::string boot_id;
   std::vector<Listening> listening;

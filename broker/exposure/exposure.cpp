@@ -82,8 +82,8 @@ std::shared_ptr<PartitionExposure> Exposure::Core::find_or_make(const std::share
   if (!at) {
     auto block = block_for(partition->topic_id(), partition->name().partition.value);
     if (block)
-      at = std::make_shared<PartitionExposure>(partition, std::move(block),
-                                               PartitionExposure::Shared{settings, clock, metrics, arena, blocking});
+      at = std::make_shared<PartitionExposure>(
+          partition, std::move(block), PartitionExposure::Shared{settings, clock, metrics, arena, blocking, may_read});
   }
   auto found = at;
   if (!found) shard_of(partition->executor()).partitions.erase(partition.get());
@@ -322,6 +322,10 @@ void Exposure::Core::drop_unused_domains() {
     const std::scoped_lock lock(mutex);
     for (auto& [key, weak] : blocks)
       if (const auto block = weak.lock()) block->drop(domain.get());
+    for (auto& shard : shards)
+      shard.executor->post([self = shared_from_this(), domain, &shard] {
+        for (auto& [partition, exposed] : shard.partitions) exposed->drop_domain(domain.get());
+      });
     at = domains.erase(at);
   }
   const std::scoped_lock lock(mutex);

@@ -375,6 +375,7 @@ void PartitionExposure::now_registered(InDomain& in, rdma::Region region) {
   in.remote = region.remote();
   in.region.emplace(std::move(region));
   in.state = Registration::there;
+  in.unwanted = false;
   shared_.metrics.regions.fetch_add(1);
   shared_.metrics.exposed_bytes.fetch_add(in.remote.length);
 }
@@ -457,8 +458,12 @@ void PartitionExposure::released(const Lease& lease) {
 void PartitionExposure::sweep() {
   for (auto at = chunks_.begin(); at != chunks_.end();) {
     auto& exposed = at->second;
-    for (auto& [domain, in] : exposed.domains)
+    for (auto& [domain, in] : exposed.domains) {
       drop_leases_over(in, exposed.draining ? RevocationReason::chunk_wanted_back : RevocationReason::lease_over);
+      // A registration that outlives its leases does not outlive the right to read.
+      if (in.leases.empty() && keeps(exposed, in))
+        in.unwanted = !shared_.may_read(std::string(in.domain->principal()), partition_->name().topic);
+    }
     at = settle(at->first, exposed) ? chunks_.erase(at) : std::next(at);
   }
   std::erase_if(waiters_, [](const Waiter& waiter) { return waiter.ticket.expired(); });
@@ -472,10 +477,17 @@ void PartitionExposure::drop_leases_over(InDomain& in, RevocationReason reason) 
   shared_.metrics.revocations[static_cast<std::size_t>(reason)].fetch_add(static_cast<std::int64_t>(gone));
 }
 
+/// Pinning a GiB takes a tenth of a second and more: a registration that cost so much stays for the principal's next
+/// grant, until the log wants the chunk back or the principal has no session, or no right, any more.
+bool PartitionExposure::keeps(const Exposed& exposed, const InDomain& in) const {
+  return elsewhere(*in.domain) && in.state == Registration::there && !in.unwanted && !exposed.draining && !closed_;
+}
+
 /// Drops what no lease covers. True: nothing of the chunk is exposed any more, its entry may go.
 bool PartitionExposure::settle(std::uint64_t sequence, Exposed& exposed) {
   for (auto at = exposed.domains.begin(); at != exposed.domains.end();) {
-    const bool gone = at->second.leases.empty() && drop_region(sequence, at->second);
+    const auto& in = at->second;
+    const bool gone = in.leases.empty() && !keeps(exposed, in) && drop_region(sequence, at->second);
     at = gone ? exposed.domains.erase(at) : std::next(at);
   }
   if (!exposed.domains.empty()) return false;
@@ -523,6 +535,7 @@ void PartitionExposure::drop_domain(const rdma::Domain* domain) {
   for (auto& [sequence, exposed] : chunks_) {
     const auto found = exposed.domains.find(domain);
     if (found == exposed.domains.end()) continue;
+    found->second.unwanted = true;
     for (const auto& lease : found->second.leases) (void)lease->freeze();
     shared_.metrics.revocations[static_cast<std::size_t>(RevocationReason::forced)].fetch_add(
         static_cast<std::int64_t>(found->second.leases.size()));

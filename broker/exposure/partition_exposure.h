@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "broker/exposure/exposure.h"
@@ -48,6 +49,7 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
     ExposureMetrics& metrics;
     std::shared_ptr<Arena> arena;               // may be null
     const std::function<void(Task)>& blocking;  // may be null
+    const std::function<bool(const std::string& principal, const std::string& topic)>& may_read;
   };
   using Answer = std::function<void(PartitionGrantAnswer)>;
 
@@ -82,6 +84,7 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
     bool doomed = false;  // while under way: what comes of it is not wanted any more
     std::optional<rdma::Region> region{};
     rdma::RemoteSpan remote{};
+    bool unwanted = false;  // its principal may not read this any more
     std::vector<std::shared_ptr<Lease>> leases{};
     std::vector<std::function<void(std::optional<rdma::Fault>)>> waiting{};  // for what is under way or ending
   };
@@ -134,6 +137,7 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
   bool drop_region(std::uint64_t sequence, InDomain& in);
   bool dropped(InDomain& in, const rdma::Result<void>& revoked);
   void drop_leases_over(InDomain& in, RevocationReason reason);
+  [[nodiscard]] bool keeps(const Exposed& exposed, const InDomain& in) const;
   bool settle(std::uint64_t sequence, Exposed& exposed);
   void settle(std::uint64_t sequence);
   void write_slot();

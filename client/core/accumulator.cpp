@@ -318,11 +318,13 @@ void Accumulator::recycle(std::unique_ptr<kafka::RecordBatchBuilder> builder) {
   if (spare_.size() < spare_max) spare_.push_back(std::move(builder));
 }
 
-std::vector<std::string> Accumulator::topics() const {
+std::vector<std::string> Accumulator::topics_to_ask() {
   const std::scoped_lock lock(mutex_);
   std::vector<std::string> names;
   for (const auto& [name, topic] : topics_) {
-    if (topic->partitions > 0 || topic->waiters > 0) names.push_back(name);
+    if (topic->partitions == 0 && topic->waiters == 0) continue;
+    topic->asked = true;
+    names.push_back(name);
   }
   return names;
 }
@@ -333,7 +335,7 @@ Accumulator::Missing Accumulator::missing() const {
   auto missing = Missing::nothing;
   for (const auto& [name, topic] : topics_) {
     if (topic->waiters == 0) continue;
-    if (topic->heard == 0) return Missing::never_asked;
+    if (!topic->asked) return Missing::never_asked;
     missing = Missing::something;
   }
   return missing;

@@ -121,8 +121,8 @@ class Accumulator {
   /// A builder's memory, to be used again.
   void recycle(std::unique_ptr<kafka::RecordBatchBuilder> builder);
 
-  /// Topics to ask for: those in use and those that a sender waits for.
-  [[nodiscard]] std::vector<std::string> topics() const;
+  /// Topics to ask for: those in use and those that a sender waits for. They count as asked from here on.
+  [[nodiscard]] std::vector<std::string> topics_to_ask();
   enum class Missing : std::int8_t { nothing, something, never_asked };
   [[nodiscard]] Missing missing() const;
   /// What was asked has been answered. `partitions`: 0 where `error` says why.
@@ -139,6 +139,7 @@ class Accumulator {
     std::int32_t sticky = -1;
     std::optional<Error> error{};
     std::uint64_t heard = 0;
+    bool asked = false;
     std::uint32_t waiters = 0;
     std::vector<std::unique_ptr<PartitionQueue>> queues{};
   };

@@ -126,7 +126,7 @@ Clock::TimePoint Producer::Impl::look_at_metadata(bool leaderless, bool busy) {
 
 Co<void> Producer::Impl::refresh() {
   refreshing_ = true;
-  auto names = accumulator_.topics();
+  auto names = accumulator_.topics_to_ask();
   cluster_.keep_only({names.begin(), names.end()});
   const auto asked = names;
   auto refreshed = co_await cluster_.refresh(std::move(names));

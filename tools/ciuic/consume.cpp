@@ -36,12 +36,13 @@ struct Options {
 
 using At = std::map<std::int32_t, std::int64_t>;
 
-std::vector<client::TopicPartition> wanted_partitions(client::Consumer& consumer, const Options& options) {
+std::vector<client::TopicPartition> wanted_partitions(client::Consumer& consumer, const Options& options,
+                                                      client::Milliseconds patience) {
   std::vector<client::TopicPartition> all;
   for (const auto index : options.partitions) all.push_back({options.topic, index});
   if (!all.empty()) return all;
   const std::vector<std::string> names{options.topic};
-  for (const auto& topic : value_or_fail(consumer.topics(names))) {
+  for (const auto& topic : value_or_fail(consumer.topics(names, patience))) {
     for (const auto& partition : topic.partitions) all.push_back({topic.topic, partition.partition});
   }
   if (all.empty())
@@ -58,7 +59,7 @@ At by_partition(const std::vector<client::TopicPartitionOffset>& offsets) {
 /// Where -o says to begin, for every partition.
 std::vector<client::TopicPartitionOffset> starts(client::Consumer& consumer,
                                                  const std::vector<client::TopicPartition>& partitions,
-                                                 const std::string& from) {
+                                                 const std::string& from, client::Milliseconds patience) {
   std::vector<client::TopicPartitionOffset> out;
   for (const auto& at : partitions) out.push_back({at.topic, at.partition, client::offset_beginning, {}});
   if (from == "beginning" || from == "earliest") return out;
@@ -69,7 +70,7 @@ std::vector<client::TopicPartitionOffset> starts(client::Consumer& consumer,
   if (!from.empty() && from.front() == '@') {
     const auto time = parse_time(from.substr(1));
     for (auto& each : out) each.offset = time;
-    auto found = value_or_fail(consumer.offsets_for_times(out));
+    auto found = value_or_fail(consumer.offsets_for_times(out, patience));
     for (auto& each : found) {
       if (each.offset < 0) each.offset = client::offset_end;  // nothing later
     }
@@ -85,8 +86,8 @@ std::vector<client::TopicPartitionOffset> starts(client::Consumer& consumer,
     for (auto& each : out) each.offset = number;
     return out;
   }
-  const auto ends = by_partition(value_or_fail(consumer.end_offsets(partitions)));
-  const auto begins = by_partition(value_or_fail(consumer.beginning_offsets(partitions)));
+  const auto ends = by_partition(value_or_fail(consumer.end_offsets(partitions, patience)));
+  const auto begins = by_partition(value_or_fail(consumer.beginning_offsets(partitions, patience)));
   for (auto& each : out) each.offset = std::max(ends.at(each.partition) + number, begins.at(each.partition));
   return out;
 }
@@ -132,6 +133,7 @@ void report_paths(client::Consumer& consumer) {
 
 void run(const Common& common, const Options& options) {
   const RecordFormat format(options.format);
+  const client::Milliseconds patience(common.timeout_ms);
   auto config = client_config(common, options.settings);
   config.emplace_back("transport", options.transport);
   config.emplace_back("isolation.level", options.isolation);
@@ -142,9 +144,9 @@ void run(const Common& common, const Options& options) {
   auto consumer = value_or_fail(client::Consumer::open(config));
   At ends;
   if (options.group.empty()) {
-    const auto partitions = wanted_partitions(consumer, options);
-    if (options.exit_at_end) ends = by_partition(value_or_fail(consumer.end_offsets(partitions)));
-    throw_on_error(consumer.assign(starts(consumer, partitions, options.from)));
+    const auto partitions = wanted_partitions(consumer, options, patience);
+    if (options.exit_at_end) ends = by_partition(value_or_fail(consumer.end_offsets(partitions, patience)));
+    throw_on_error(consumer.assign(starts(consumer, partitions, options.from, patience)));
   } else {
     throw_on_error(consumer.subscribe({options.topic}));
     if (options.exit_at_end)

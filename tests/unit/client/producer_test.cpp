@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <random>
 #include <thread>
@@ -336,6 +337,22 @@ TEST(Producers, WithoutABrokerSendEndsAfterMaxBlockMs) {
   EXPECT_EQ(refused.error().trouble, Trouble::timed_out);
   EXPECT_NE(refused.error().text.find("127.0.0.1:1"), std::string::npos) << refused.error().text;
   EXPECT_LT(std::chrono::steady_clock::now() - began, 2s);
+}
+
+/// CPU seconds of this process while `work` runs.
+template <class Work>
+double cpu_seconds_of(Work work) {
+  const auto before = std::clock();
+  work();
+  return static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
+}
+
+TEST(Producers, WithoutABrokerNobodyIsBusy) {
+  auto producer = open("127.0.0.1:1", {{"max.block.ms", "1000"}});
+  EXPECT_LT(cpu_seconds_of([&] { EXPECT_FALSE(producer.send(record("data", "x"))); }), 0.3) << "of one second";
+  auto consumer = Consumer::open({{"bootstrap.servers", "127.0.0.1:1"}, {"group.id", "g"}}).value();
+  ASSERT_TRUE(consumer.subscribe({"data"}));
+  EXPECT_LT(cpu_seconds_of([&] { (void)consumer.poll(Milliseconds(1000)); }), 0.3) << "of one second";
 }
 
 TEST(Producers, PartitionsThatAreAddedAreFound) {

@@ -41,7 +41,12 @@ std::string env(const char* name, std::string fallback) {
   return value != nullptr ? value : std::move(fallback);
 }
 
+/// Processes that must not outlive this one.
+std::array<std::atomic<pid_t>, 2> children{};
+
 [[noreturn]] void fail(const std::string& why) {
+  for (const auto& child : children)
+    if (child.load() > 0) ::kill(child.load(), SIGKILL);
   fmt::print("FAILED: {}\n", why);
   std::fflush(stdout);
   std::_Exit(1);
@@ -99,7 +104,7 @@ int read(const std::string& bootstrap, const std::string& provider, const std::v
 // --- The rounds ---
 
 struct Child {
-  pid_t pid = 0;
+  std::atomic<pid_t>& pid;
   void end(int signal) {
     if (pid == 0) return;
     ::kill(pid, signal);
@@ -371,7 +376,7 @@ class Rounds {
   std::string broker_program_, provider_, folder_;
   std::mt19937_64 dice_;
   int log_ = -1, reader_out_ = -1, port_ = 0;
-  Child broker_, reader_;
+  Child broker_{children[0]}, reader_{children[1]};
   std::string unread_, last_error_;
   std::array<std::int64_t, partitions> at_{};
   std::array<std::string, partitions> path_{};

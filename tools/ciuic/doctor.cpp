@@ -13,6 +13,7 @@
 
 #include "tools/ciuic/cluster.h"
 #include "tools/ciuic/commands.h"
+#include "tools/ciuic/finding.h"
 #include "transport/base/clock.h"
 #include "transport/base/unique_fd.h"
 #include "transport/rdma/registry.h"
@@ -22,20 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-enum class State { good, hint, missing };
-struct Finding {
-  std::string what;
-  State state;
-  std::string detail;
-  std::string remedy;
-};
-
-std::string first_line(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
+using State = Finding::State;
 
 /// A number from a file of "Name:   123 kB" lines; -1 if it is not there.
 std::int64_t number_in(const std::string& path, const std::string& key) {
@@ -62,25 +50,6 @@ Finding providers() {
   if (works == 0) return {"providers", State::missing, detail, "without one, readers use Fetch over TCP"};
   return {"providers", across_hosts ? State::good : State::hint, detail,
           across_hosts ? "" : "one-sided reading works on this host only; consumers elsewhere use TCP"};
-}
-
-Finding devices() {
-  std::string detail;
-  std::error_code error;
-  for (const auto& device : fs::directory_iterator("/sys/class/infiniband", error)) {
-    for (const auto& port : fs::directory_iterator(device.path() / "ports", error)) {
-      if (!detail.empty()) detail += ", ";
-      detail += fmt::format("{} port {}: {}, {}, {}", device.path().filename().string(),
-                            port.path().filename().string(), first_line(port.path() / "state"),
-                            first_line(port.path() / "link_layer"), first_line(port.path() / "rate"));
-    }
-  }
-  if (detail.empty())
-    return {"RDMA devices", State::hint, "none under /sys/class/infiniband",
-            "install the NIC's driver and rdma-core, or make a soft device: rdma link add rxe0 type rxe netdev eth0"};
-  const bool active = detail.find("ACTIVE") != std::string::npos;
-  return {"RDMA devices", active ? State::good : State::missing, detail,
-          active ? "" : "no port is active: check cable, switch, and for InfiniBand the subnet manager"};
 }
 
 Finding memory_lock() {
@@ -187,10 +156,12 @@ Finding broker(const Common& common) {
   }
 }
 
-void examine(const Common& common) {
-  const std::vector<Finding> findings{machine(),    providers(),          devices(),       memory_lock(),
-                                      huge_pages(), huge_shared_memory(), shared_memory(), anonymous_files(),
-                                      checksum(),   open_files(),         broker(common)};
+void examine(const Common& common, bool peer, const std::string& source) {
+  std::vector<Finding> findings{machine(),       providers(),       memory_lock(), huge_pages(), huge_shared_memory(),
+                                shared_memory(), anonymous_files(), checksum(),    open_files(), broker(common)};
+  for (auto& finding : fabric_findings()) findings.push_back(std::move(finding));
+  if (peer)
+    for (auto& finding : peer_findings(common, source)) findings.push_back(std::move(finding));
   Json out = Json::array();
   bool missing = false;
   for (const auto& finding : findings) {
@@ -218,10 +189,26 @@ void examine(const Common& common) {
 
 }  // namespace
 
+std::string first_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
 void add_doctor(CLI::App& app, Common& common) {
   auto* const command = app.add_subcommand("doctor", "What this host can do, and what to do about the rest");
   add_common(*command, common);
-  command->callback([&common] { examine(common); });
+  struct Options {
+    bool peer = false;
+    std::string source;
+  };
+  const auto options = std::make_shared<Options>();
+  command->add_flag("--peer", options->peer,
+                    "Connect to the broker (-b) over each provider and read: latency, bandwidth, or what is wrong");
+  command->add_option("--source", options->source,
+                      "This host's address to read from over a fabric; else the route decides");
+  command->callback([&common, options] { examine(common, options->peer, options->source); });
 }
 
 }  // namespace ciuic::tool

@@ -2,9 +2,6 @@
 // sent anything; the one receive that each queue pair has posted is there to be flushed, and a peer that sends into it
 // is cut. Not here: what a key opens (the device), protection domains (domain.cpp).
 #include <endian.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -115,28 +112,8 @@ bool VerbsListener::watch(int fd) {
 
 /// Those asked for, else every address of the host: an interface without a device refuses to be bound.
 std::vector<Address> VerbsListener::wanted_addresses() const {
-  std::vector<Address> all;
-  if (!options_.address.empty()) {
-    if (auto asked = parse_addresses(options_.address)) all = std::move(*asked);
-    return all;
-  }
-  ifaddrs* interfaces = nullptr;
-  if (::getifaddrs(&interfaces) != 0) return all;
-  for (const auto family : {AF_INET, AF_INET6}) {
-    for (const auto* one = interfaces; one != nullptr; one = one->ifa_next) {
-      if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family || (one->ifa_flags & IFF_UP) == 0 ||
-          (one->ifa_flags & IFF_LOOPBACK) != 0)
-        continue;
-      if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr))
-        continue;
-      Address address;
-      std::memcpy(&address.storage, one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-      address.set_port(0);
-      all.push_back(address);
-    }
-  }
-  ::freeifaddrs(interfaces);
-  return all;
+  if (options_.address.empty()) return host_addresses();
+  return parse_addresses(options_.address).value_or(std::vector<Address>());
 }
 
 Result<Device*> VerbsListener::device_of(ibv_context* context) {

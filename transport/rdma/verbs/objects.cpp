@@ -4,6 +4,8 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
 
@@ -80,6 +82,27 @@ std::optional<std::vector<Address>> parse_addresses(std::string_view text) {
     if (comma == std::string_view::npos) return all;
     text.remove_prefix(comma + 1);
   }
+}
+
+std::vector<Address> host_addresses() {
+  std::vector<Address> all;
+  ifaddrs* interfaces = nullptr;
+  if (::getifaddrs(&interfaces) != 0) return all;
+  for (const auto family : {AF_INET, AF_INET6}) {
+    for (const auto* one = interfaces; one != nullptr; one = one->ifa_next) {
+      if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family || (one->ifa_flags & IFF_UP) == 0 ||
+          (one->ifa_flags & IFF_LOOPBACK) != 0)
+        continue;
+      if (family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(one->ifa_addr)->sin6_addr))
+        continue;
+      Address address;
+      std::memcpy(&address.storage, one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+      address.set_port(0);
+      all.push_back(address);
+    }
+  }
+  ::freeifaddrs(interfaces);
+  return all;
 }
 
 Result<Owned<rdma_event_channel>> make_channel(const Library& library) {

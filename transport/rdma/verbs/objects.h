@@ -43,6 +43,9 @@ struct Address {
 /// Comma-separated; nothing if one of them is none, or there is none at all.
 [[nodiscard]] std::optional<std::vector<Address>> parse_addresses(std::string_view text);
 
+/// Addresses of interfaces that are up, IPv4 first; no loopback, no link-local ones. Port 0.
+[[nodiscard]] std::vector<Address> host_addresses();
+
 struct Event {
   rdma_cm_event_type type{};
   rdma_cm_id* id = nullptr;

@@ -47,6 +47,23 @@ class VerbsProvider final : public Provider {
 
 }  // namespace
 
+Result<std::vector<VerbsAddress>> verbs_addresses() {
+  const auto library = verbs::Library::load();
+  if (!library) return library.error();
+  const auto channel = verbs::make_channel(**library);
+  if (!channel) return channel.error();
+  std::vector<VerbsAddress> found;
+  for (auto address : verbs::host_addresses()) {
+    const auto id = verbs::make_id(**library, **channel);
+    if (!id) return id.error();
+    if ((*library)->rdma_bind_addr(id->get(), address.get()) != 0 || (*id)->verbs == nullptr) continue;
+    auto text = address.text();
+    text.resize(text.rfind(':'));
+    found.push_back({std::move(text), (*library)->ibv_get_device_name((*id)->verbs->device)});
+  }
+  return found;
+}
+
 Result<std::shared_ptr<Provider>> make_verbs_provider(const Clock& clock) {
   const auto library = verbs::Library::load();
   if (!library) return library.error();

@@ -1,5 +1,7 @@
 #pragma once
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "transport/rdma/provider.h"
 
@@ -18,5 +20,12 @@ namespace ciuic::rdma {
 /// librdmacm and libibverbs are loaded at run time: programs work on hosts without them. Errors: no_device (no library,
 /// no device).
 [[nodiscard]] Result<std::shared_ptr<Provider>> make_verbs_provider(const Clock& clock);
+
+struct VerbsAddress {
+  std::string address;  ///< without a port
+  std::string device;
+};
+/// Addresses of this host that belong to a device, IPv4 first. Errors: no_device, resources_exhausted.
+[[nodiscard]] Result<std::vector<VerbsAddress>> verbs_addresses();
 
 }  // namespace ciuic::rdma

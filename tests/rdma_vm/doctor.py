@@ -1,0 +1,59 @@
+"""`ciuic doctor --peer` inside the guest: the devices, their addresses, and figures over verbs. doctor.py BROKER CIUIC"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+
+def main():
+    broker_program, ciuic = sys.argv[1:3]
+    here, there = os.environ["RDMA_VM_ADDR0"], os.environ["RDMA_VM_ADDR1"]
+    passed = failed = 0
+
+    def expect(what, holds):
+        nonlocal passed, failed
+        passed, failed = passed + bool(holds), failed + (not holds)
+        if not holds:
+            print(f"FAILED: {what}")
+
+    with tempfile.TemporaryDirectory() as folder:
+        port_file = pathlib.Path(folder) / "port"
+        settings = [f"log.dirs={folder}/logs", "listeners=PLAINTEXT://127.0.0.1:0", f"onesided.listen={there}"]
+        broker = subprocess.Popen([broker_program, "--port-file", port_file, *(word for one in settings for word in ("--override", one))], stderr=subprocess.DEVNULL)
+        try:
+            while not port_file.exists():
+                time.sleep(0.01)
+            bootstrap = f"127.0.0.1:{port_file.read_text().strip()}"
+
+            def doctor(*words):
+                done = subprocess.run([ciuic, "doctor", "-b", bootstrap, "--json", *words], stdout=subprocess.PIPE, text=True)
+                return {one["what"]: one for one in json.loads(done.stdout)}
+
+            empty = doctor("--peer")
+            expect("without a record the doctor says what to do", "write a few records" in empty["peer by verbs"]["remedy"])
+            subprocess.run([ciuic, "topics", "create", "t", "-b", bootstrap], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([ciuic, "produce", "t", "-b", bootstrap], input="word\n" * 10000, text=True, check=True, stdout=subprocess.DEVNULL)
+            found = doctor("--peer", "--source", here)
+            expect("both devices", "rxe0" in found["RDMA devices"]["detail"] and "rxe1" in found["RDMA devices"]["detail"])
+            expect("addresses with their devices", f"{there} on rxe1" in found["fabric addresses"]["detail"])
+            expect("RoCE v2 GIDs", "rxe0 1 " in found["RoCE GIDs"]["detail"])
+            expect("the library", "libibverbs" in found["rdma-core"]["detail"])
+            for provider in ("verbs", "shm"):
+                peer = found[f"peer by {provider}"]
+                expect(f"figures over {provider}", peer["state"] == "good" and "MB/s" in peer["detail"])
+            expect("the address it read from", found["peer by verbs"]["detail"].startswith(there))
+            lost = doctor("--peer", "--source", "192.0.2.1")["peer by verbs"]
+            expect("a source that is not ours is refused with words", lost["state"] == "missing" and lost["remedy"])
+        finally:
+            broker.kill()
+            broker.wait()
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,6 +11,9 @@ namespace ciuic::broker {
 
 namespace {
 
+/// Longer intervals would not fit the clock's nanoseconds.
+constexpr auto longest_wait = std::chrono::hours(24);
+
 /// Counts down; runs `all_done` with the first error when the last part is done. Any thread.
 class Countdown {
  public:
@@ -214,8 +217,7 @@ void Partitions::start_upkeep() {
 }
 
 void Partitions::upkeep() {
-  // Each shard walks its own partitions; flush.ms wants more than the retention interval, so the walk is every second
-  // where somebody asks for timed flushes. Idle partitions cost a few comparisons each.
+  // Each shard walks its own partitions. Idle ones cost a few comparisons each.
   for (std::size_t i = 0; i < parts_.shards->size(); ++i) {
     auto& shard = (*parts_.shards)[i];
     shard.post([this, &shard] {
@@ -224,9 +226,7 @@ void Partitions::upkeep() {
       }
     });
   }
-  auto interval = Milliseconds(parts_.config->retention_check_interval_ms);
-  const bool timed_flush = parts_.config->log.flush_ms != std::numeric_limits<std::int64_t>::max();
-  interval = std::min(interval, Milliseconds(timed_flush ? 1000 : 30'000));
+  const auto interval = std::min<Milliseconds>(Milliseconds(parts_.config->retention_check_interval_ms), longest_wait);
   (*parts_.shards)[0].post_at(parts_.clock->now() + interval, [this, alive = alive_] {
     if (alive->load()) upkeep();
   });

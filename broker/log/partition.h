@@ -151,7 +151,8 @@ class Partition : public std::enable_shared_from_this<Partition> {
   [[nodiscard]] const LogConfig& config() const { return config_; }
   [[nodiscard]] const ProducerState& producers() const { return producers_; }
   [[nodiscard]] Committed committed() const;
-  void set_config(const LogConfig& config) { config_ = config; }
+  /// From now on; a changed flush.ms counts from this moment.
+  void set_config(const LogConfig& config);
   /// From now on batches carry this epoch at the log end (a new leadership). Durable by checkpoint before the next
   /// append.
   void become_leader(kafka::LeaderEpoch epoch);
@@ -195,7 +196,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   void delete_records(kafka::Offset before, LogCallback<kafka::Offset> callback);
   /// Throws away everything from `offset` on (a batch that holds it goes whole). Waits for writes under way.
   void truncate(kafka::Offset offset, LogCallback<kafka::Offset> callback);
-  /// One round of upkeep: retention, time-based roll, flush.ms, expired producers, deferred deletions. Cheap when idle.
+  /// One round of upkeep: retention, expired producers. Cheap when idle. (flush.ms has a timer of its own.)
   void maintain();
   /// Compacts once if cleanup.policy says compact and enough is dirty. Calls back with the bytes it freed.
   void clean(LogCallback<std::uint64_t> callback);
@@ -263,6 +264,8 @@ class Partition : public std::enable_shared_from_this<Partition> {
   void written(WriteJob& job);
   void finish_segment(const std::shared_ptr<Segment>& segment, const Segment& next);
   void sync_until(kafka::Offset end, LogCallback<kafka::Offset> callback);
+  void flush_in_time();
+  void flush_is_due(std::uint64_t timer);
   void committed_changed();
   void publish();
   void io_failed(const IoError& error);
@@ -333,7 +336,8 @@ class Partition : public std::enable_shared_from_this<Partition> {
   bool write_is_due_ = false;
   bool file_is_due_ = false;  // behind the write under way, to files in any case
   std::uint64_t messages_since_flush_ = 0;
-  std::int64_t last_flush_ms_ = 0;
+  std::uint64_t flush_timer_ = 0;     // of flush.ms; one of an earlier number does nothing
+  bool flush_timer_pending_ = false;  // it runs, or the flush that it began is under way
   std::deque<Waiter> waiters_;
   std::deque<LoadRequest> loads_;
   bool loading_ = false;
@@ -344,6 +348,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   std::vector<std::function<void()>> after_swap_;
   bool closed_ = false;
   bool truncating_ = false;
+  std::uint64_t times_opened_ = 0;  // from its files: at the start, and by each truncation
   int epochs_writing_ = 0;
   bool epochs_unsynced_ = false;
   bool metadata_unsynced_ = false;

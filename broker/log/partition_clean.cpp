@@ -61,17 +61,18 @@ void Partition::cleaned(const std::shared_ptr<CleanPlan>& plan, std::shared_ptr<
     cleaning_ = false;
     callback(std::move(why));
   };
-  if (!*result) {
-    io_failed(result->error());
-    return give_up({ErrorCode::kafka_storage_error, result->error().text});
-  }
-  // Retention or a truncation may have taken some meanwhile: then the copies are left for a start to remove.
+  // Retention or a truncation may have taken some meanwhile: then the copies are left for a start to remove, and that a
+  // file ended before its time is no fault of the disk.
   const bool stands = std::all_of(plan->sources.begin(), plan->sources.end(), [this](const CleanSource& source) {
     const auto at = segments_.find(source.base);
     return at != segments_.end() && at->second->on_disk == source.files;
   });
   if (offline() || closed_ || truncating_ || !stands)
     return give_up({ErrorCode::kafka_storage_error, "The log changed while it was cleaned"});
+  if (!*result) {
+    io_failed(result->error());
+    return give_up({ErrorCode::kafka_storage_error, result->error().text});
+  }
   swapping_ = true;
   // Behind the reads under way, before any that begins later: no read meets half a swap.
   parts_.io->submit(read_queue_, [self = shared_from_this(), plan, result, callback = std::move(callback)]() mutable {

@@ -19,8 +19,7 @@ Partition::Partition(Parts parts)
       write_queue_(parts_.io->make_queue()),
       read_queue_(parts_.io->make_queue()),
       sync_queue_(parts_.io->make_queue()),
-      clean_queue_(parts_.io->make_queue()),
-      last_flush_ms_(parts_.clock->wall_ms()) {}
+      clean_queue_(parts_.io->make_queue()) {}
 
 Partition::~Partition() = default;
 
@@ -142,12 +141,9 @@ void Partition::learn_timestamps() {
 
 void Partition::maintain() {
   if (offline() || closed_ || truncating_ || swapping_) return;
-  const auto now_ms = parts_.clock->wall_ms();
-  producers_.expire(now_ms, parts_.limits.producer_id_expiration_ms);
+  producers_.expire(parts_.clock->wall_ms(), parts_.limits.producer_id_expiration_ms);
   learn_timestamps();
   reclaim(Reclaim::all);
-  const bool flush_due = config_.flush_ms < now_ms - last_flush_ms_;
-  if (flush_due && flushed_end_ < written_end_) flush([](const ResultOf<kafka::Offset, kafka::Error>&) {});
 }
 
 void Partition::delete_records(kafka::Offset before, LogCallback<kafka::Offset> callback) {
@@ -250,6 +246,7 @@ void Partition::reopen(kafka::Offset truncate_to, LogCallback<kafka::Offset> cal
 
 /// Takes over a log opened from its files. Nothing of it is in memory yet.
 void Partition::install(OpenedLog opened) {
+  ++times_opened_;
   segments_ = std::move(opened.segments);
   active_ = segments_.rbegin()->second;
   epochs_ = std::move(opened.epochs);
@@ -267,6 +264,7 @@ void Partition::install(OpenedLog opened) {
   committed_length_ = 0;
   producers_.high_watermark_moved(high_watermark_);
   publish();
+  flush_in_time();
 }
 
 void Partition::close(LogCallback<kafka::Offset> callback) {

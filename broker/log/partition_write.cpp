@@ -3,6 +3,7 @@
 // cost the kernel a third of small ones. Also flush, roll's files and the end by an I/O error. Not here: validation,
 // reading.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "broker/log/partition.h"
@@ -20,6 +21,9 @@ constexpr std::uint64_t writeback_step_bytes = 8U << 20;
 constexpr std::size_t index_entries_step = 512;
 /// So much goes to the file: the kernel then takes it in large pieces.
 constexpr std::uint64_t file_step_bytes = 1U << 20;
+/// flush.ms=0 means after every write, not without end; a longer time than this is no promise that a timer must keep.
+constexpr Milliseconds flush_wait_min{1};
+constexpr Milliseconds flush_wait_max{std::chrono::hours(24 * 7)};
 /// Room is taken so far ahead.
 constexpr std::uint64_t reserve_step_bytes = 8U << 20;
 
@@ -123,6 +127,7 @@ void Partition::acknowledge(kafka::Offset end, const DirtyRange& last) {
   high_watermark_ = written_end_;
   producers_.high_watermark_moved(high_watermark_);
   committed_changed();
+  flush_in_time();
   while (!waiters_.empty() && waiters_.front().end <= written_end_) {
     auto waiter = std::move(waiters_.front());
     waiters_.pop_front();
@@ -224,7 +229,6 @@ void Partition::written(WriteJob& job) {
       // Segments that rolled are synced with their indexes elsewhere: the recovery point waits before them.
       if (indexes_durable_ >= job.pieces.front().segment->base)
         flushed_end_ = std::max(flushed_end_, active_->base >= job.end ? active_->base - 1 : job.end);
-      last_flush_ms_ = parts_.clock->wall_ms();
       publish();
     }
     if (job.end > written_end_) acknowledge(job.end, job.last);
@@ -337,34 +341,37 @@ void Partition::sync_until(kafka::Offset end, LogCallback<kafka::Offset> callbac
   std::vector<std::string> small;
   if (std::exchange(epochs_unsynced_, false)) small.push_back(parts_.path + "/leader-epoch-checkpoint");
   if (std::exchange(metadata_unsynced_, false)) small.push_back(parts_.path + "/partition.metadata");
-  parts_.io->submit(sync_queue_, [self = shared_from_this(), segments = std::move(segments), small = std::move(small),
-                                  end, covered, durable, callback = std::move(callback)]() mutable {
-    IoResult<void> done;
-    for (const auto& one : segments) {
-      if (!done) break;
-      done = one.files->sync_log();
-      if (done && one.rolled) done = one.files->sync_indexes();
-    }
-    for (const auto& path : small) {
-      if (!done) break;
-      const auto file = self->parts_.io->files().open(path, OpenMode::read_write);
-      done = file ? (*file)->sync() : IoResult<void>(file.error());
-    }
-    // Names of segments that are new since the last time are durable with what is in them.
-    if (done) done = self->parts_.io->files().sync_directory(self->parts_.path);
-    auto& executor = *self->parts_.executor;
-    executor.post([self = std::move(self), done, end, covered, durable, callback = std::move(callback)] {
-      if (!done) {
-        self->io_failed(done.error());
-        return callback(kafka::Error(ErrorCode::kafka_storage_error, done.error().text));
-      }
-      self->flushed_end_ = std::min(std::max(self->flushed_end_, covered), self->log_end_);
-      self->indexes_durable_ = std::max(self->indexes_durable_, durable);
-      self->last_flush_ms_ = self->parts_.clock->wall_ms();
-      self->publish();
-      callback(end);
-    });
-  });
+  parts_.io->submit(
+      sync_queue_, [self = shared_from_this(), segments = std::move(segments), small = std::move(small), end, covered,
+                    durable, opened = times_opened_, callback = std::move(callback)]() mutable {
+        IoResult<void> done;
+        for (const auto& one : segments) {
+          if (!done) break;
+          done = one.files->sync_log();
+          if (done && one.rolled) done = one.files->sync_indexes();
+        }
+        for (const auto& path : small) {
+          if (!done) break;
+          const auto file = self->parts_.io->files().open(path, OpenMode::read_write);
+          done = file ? (*file)->sync() : IoResult<void>(file.error());
+        }
+        // Names of segments that are new since the last time are durable with what is in them.
+        if (done) done = self->parts_.io->files().sync_directory(self->parts_.path);
+        auto& executor = *self->parts_.executor;
+        executor.post([self = std::move(self), done, end, covered, durable, opened, callback = std::move(callback)] {
+          if (!done) {
+            self->io_failed(done.error());
+            return callback(kafka::Error(ErrorCode::kafka_storage_error, done.error().text));
+          }
+          // Of a log that is cut meanwhile it says nothing: other records may take these offsets.
+          if (!self->truncating_ && opened == self->times_opened_) {
+            self->flushed_end_ = std::min(std::max(self->flushed_end_, covered), self->log_end_);
+            self->indexes_durable_ = std::max(self->indexes_durable_, durable);
+            self->publish();
+          }
+          callback(end);
+        });
+      });
 }
 
 void Partition::flush(LogCallback<kafka::Offset> callback) {
@@ -378,6 +385,40 @@ void Partition::flush(LogCallback<kafka::Offset> callback) {
     if (self->dirty_.empty()) self->messages_since_flush_ = 0;
     self->sync_until(self->filed_end_, std::move(callback));
   });
+}
+
+void Partition::set_config(const LogConfig& config) {
+  const bool other_time = config.flush_ms != config_.flush_ms;
+  config_ = config;
+  if (!other_time) return;
+  ++flush_timer_;
+  flush_timer_pending_ = false;
+  flush_in_time();
+}
+
+/// flush.ms: a timer from the first record that is not on the device. Without the setting it costs a comparison, and
+/// with it as many flushes as there are intervals in which something was written; a slow disk has one under way.
+void Partition::flush_in_time() {
+  constexpr auto never = std::numeric_limits<std::int64_t>::max();
+  if (config_.flush_ms == never || flush_timer_pending_ || flushed_end_ >= written_end_ || closed_ || offline()) return;
+  flush_timer_pending_ = true;
+  const auto wait = std::clamp(Milliseconds(config_.flush_ms), flush_wait_min, flush_wait_max);
+  parts_.executor->post_at(parts_.clock->now() + wait, [weak = weak_from_this(), timer = flush_timer_] {
+    if (const auto self = weak.lock()) self->flush_is_due(timer);
+  });
+}
+
+void Partition::flush_is_due(std::uint64_t timer) {
+  if (timer != flush_timer_) return;
+  const auto again = [self = shared_from_this(), timer](const ResultOf<kafka::Offset, kafka::Error>&) {
+    if (timer != self->flush_timer_) return;
+    self->flush_timer_pending_ = false;
+    self->flush_in_time();  // what was written meanwhile
+  };
+  // While files change places none may be opened, and a log that is being cut has no end to flush to.
+  const bool now = flushed_end_ < written_end_ && !swapping_ && !truncating_ && !closed_ && !offline();
+  if (now) return flush(again);
+  again(flushed_end_);
 }
 
 /// In order with the writes: the epoch is named on disk before the first batch that carries it.

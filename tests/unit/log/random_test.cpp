@@ -32,6 +32,7 @@ class Walk {
     config_.segment_bytes = 3000 + static_cast<std::int32_t>(seed % 7) * 3000;
     config_.index_interval_bytes = 100 + static_cast<std::int32_t>(seed % 5) * 400;
     if (seed % 3 == 0) config_.flush_messages = 1 + static_cast<std::int64_t>(seed % 20);
+    if (seed % 5 == 0) config_.flush_ms = static_cast<std::int64_t>(seed % 300);
     world_.create("t", 0, config_);
     world_.create("other", 0, config_);
   }

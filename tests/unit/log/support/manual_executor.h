@@ -32,6 +32,7 @@ class ManualExecutor final : public Executor {
     while (run_one()) {
     }
   }
+  [[nodiscard]] std::size_t timers() const { return timers_.size(); }
   /// Forgets everything posted: the process died.
   void drop_all() {
     ready_.clear();

@@ -65,6 +65,7 @@ class SimulatedFile final : public File {
 
   IoResult<void> sync() override {
     if (files_.failing_sync_) return failed("fdatasync", path_, EIO);
+    ++files_.syncs_;
     for (const auto& change : node_->since_sync) apply(node_->durable, change, change.bytes.size());
     node_->since_sync.clear();
     return {};

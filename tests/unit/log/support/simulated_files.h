@@ -46,6 +46,7 @@ class SimulatedFiles final : public Files {
   void damage(const std::string& path, std::uint64_t at, Bytes with);
   [[nodiscard]] Buffer content(const std::string& path) const;
   [[nodiscard]] std::uint64_t writes() const { return writes_; }
+  [[nodiscard]] std::uint64_t syncs() const { return syncs_; }  ///< of files, mapped ones left out
 
   struct Node {
     Buffer data;
@@ -66,6 +67,7 @@ class SimulatedFiles final : public Files {
   std::set<std::string> directories_{"/"};
   std::uint64_t used_ = 0;
   std::uint64_t writes_ = 0;
+  std::uint64_t syncs_ = 0;
   std::optional<std::uint64_t> capacity_;
   std::optional<std::uint64_t> failing_write_;
   bool failing_sync_ = false;

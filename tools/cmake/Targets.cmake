@@ -23,7 +23,7 @@ endfunction()
 add_custom_target(sanitized_tests)
 
 # ciuic_test(NAME SOURCES … DEPS … [LABELS quick|slow …]): a GoogleTest binary, one CTest entry; lands in <build>/tests.
-# Those of `quick` and `sim` are what the sanitizers run too (label and target `sanitized_tests`): in process, and ours.
+# Those of `quick` and `sim` are what the sanitizers run too (label `sanitized`, target `sanitized_tests`).
 # Label `quick` (the default) is what `tools/test --quick` runs: a few seconds each, no peer, no network but loopback.
 function(ciuic_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS;ARGS" ${ARGN})
@@ -42,6 +42,17 @@ function(ciuic_test name)
     add_dependencies(sanitized_tests ${name})
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# ciuic_sanitized(TEST NAME=VALUE …): a script that drives a broker; the sanitizers run it too, against theirs, in this
+# environment, which bounds its time there. Who starts the broker looks for their reports (tests/clients/support/brokers.py).
+function(ciuic_sanitized name)
+  if(NOT CIUIC_SANITIZE)
+    return()
+  endif()
+  set_property(TEST ${name} APPEND PROPERTY LABELS sanitized)
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ${ARGN})
+  add_dependencies(sanitized_tests ciuic-broker)
 endfunction()
 
 # ciuic_fuzz(NAME SOURCES … DEPS …): a libFuzzer target, built only by the fuzz preset.

@@ -18,7 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 JOBS = os.environ.get("CIUIC_JOBS", str(os.cpu_count()))
 COUNT_LINE = re.compile(r"^(?:\w+: )?(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
 
-# Which CTest labels a preset runs. Sanitizers run what is ours and in process; peers and clients are not rebuilt for them.
+# Which CTest labels a preset runs. Sanitizers run our C++ tests, and the suites and a few crash scripts against their broker.
 QUICK = "quick"
 SANITIZED = "sanitized"
 BEGIN_WITHIN_S = 60 * int(os.environ.get("CIUIC_TEST_MINUTES", "50"))

@@ -1,6 +1,7 @@
 """Starts and stops a broker, ours or Apache Kafka's, on loopback in a folder that goes away; by pid, never by name."""
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -8,6 +9,8 @@ import subprocess
 import tempfile
 import time
 
+# What a sanitizer says, whether it ends the program (asan), changes its exit status (tsan), or was killed before it could.
+SANITIZER = re.compile(r"(ERROR|WARNING): \w+Sanitizer|: runtime error: ")
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
 
 
@@ -53,20 +56,28 @@ class Ours:
         self.process.wait()
 
     def stop(self, seconds=30):
-        if self.process is None or self.process.poll() is not None:
-            return self.process and self.process.returncode
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            raise RuntimeError(f"ciuic-broker did not stop in {seconds} s:\n{self.tail()}") from None
+        """The exit status. Raises where the broker does not end, or a sanitizer has found something in any of its lives."""
+        if self.process is None:
+            return None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise RuntimeError(f"ciuic-broker did not stop in {seconds} s:\n{self.tail()}") from None
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            said = log.read()
+        if found := SANITIZER.search(said):
+            raise RuntimeError("the sanitizer's report:\n" + said[said.rfind("\n", 0, found.start()) + 1:][:8000])
+        return self.process.returncode
 
     def pid(self):
         return self.process.pid
 
     def tail(self, lines=30):
-        return "\n".join(open(self.log, encoding="utf-8", errors="replace").read().splitlines()[-lines:])
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            return "\n".join(log.read().splitlines()[-lines:])
 
 
 class Apache:
@@ -117,5 +128,9 @@ def running(which="ours", program=None, address=None, settings=None):
     try:
         yield broker.start()
     finally:
-        broker.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+        alive = which == "ours" and broker.process is not None and broker.alive()
+        try:
+            if broker.stop() and alive:
+                raise RuntimeError(f"the broker's stop was not clean:\n{broker.tail()}")
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -36,7 +36,7 @@ struct RequestContext {
 
 using Reply = kafka::net::Service::Answer;
 
-/// One row of the list in handlers.h: dispatch, ApiVersions and docs come from it.
+/// One row of the list in handlers.h: dispatch, ApiVersions and docs/protocol.md's last section come from it.
 struct Handler {
   std::int16_t key;
   kafka::VersionRange versions;

@@ -6,7 +6,7 @@
 
 namespace ciuic::broker::api {
 
-/// All rows, rising by key. Dispatch, ApiVersions and docs/protocol.md's table read it.
+/// All rows, rising by key. Dispatch and ApiVersions read it, and docs/protocol.md ends with it (a test writes that).
 [[nodiscard]] std::span<const Handler> handlers();
 /// nullptr for a key that is not served.
 [[nodiscard]] const Handler* find_handler(std::int16_t key);

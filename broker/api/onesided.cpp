@@ -1,4 +1,5 @@
-// The five private APIs (17225–17229): from the wire to exposure and back. What they mean: docs/protocol.md.
+// The five private APIs (17225–17229): from the wire to exposure and back. What they mean: docs/protocol.md. In one
+// file, where every other API has its own: here they are one call, `ask`, and differ in nothing but types.
 #include "broker/api/apis.h"
 #include "broker/api/async.h"
 #include "broker/exposure/exposure.h"

@@ -13,7 +13,7 @@
 namespace ciuic::broker {
 
 /// The slots of up to 1024 partitions of one topic: a memfd that nobody but this mapping can ever write (sealed),
-/// exposed once a domain. Stop 4 of docs/tour.md is its writer. Any thread.
+/// exposed once a domain. Stop 5 of docs/tour.md is its writer. Any thread.
 class SlotBlock {
  public:
   static constexpr std::size_t bytes = onesided::slots_per_block * onesided::slot_bytes;

@@ -1,4 +1,4 @@
-// The log of one partition, the third stop of a record's way. Next: broker/exposure/exposure.h
+// Stop 4 of docs/tour.md: the log of one partition. Next: broker/exposure/exposure.h
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -84,7 +84,7 @@ def check_readmes(paths):
 
 
 def check_tour(paths):
-    """The newcomer's walk: each stop's header names the next one in its first comment."""
+    """The newcomer's walk: each stop's header names the next one in its first comment, and says its own number right."""
     tour = ROOT / "docs" / "tour.md"
     if not tour.is_file():
         return
@@ -94,6 +94,9 @@ def check_tour(paths):
             yield f"docs/tour.md:1: {here} does not exist"
         elif (ROOT / here).is_file() and following not in "\n".join((ROOT / here).read_text().splitlines()[:25]):
             yield f"{here}:1: the walk breaks; its first comment names the next stop, {following}"
+    for number, here in enumerate(stops, 1):
+        said = re.findall(r"Stop (\d+) of docs/tour", (ROOT / here).read_text()) if (ROOT / here).is_file() else []
+        yield from (f"{here}:1: says that it is stop {one} of docs/tour.md; it is {number}" for one in said if int(one) != number)
 
 
 def check_format(paths, fix):

@@ -36,7 +36,7 @@ struct RebalanceListener {
 
 using CommitCallback = std::function<void(const Result<void>&)>;
 
-/// Reads topics. Stop 7 of docs/tour.md. One thread at a time, but for `wakeup`, `metrics`, `lags` and views. A thread
+/// Reads topics. Stop 8 of docs/tour.md. One thread at a time, but for `wakeup`, `metrics`, `lags` and views. A thread
 /// of its own keeps connections, heartbeats and leases; data read one-sidedly never passes through it.
 ///
 ///     auto consumer = Consumer::open({{"bootstrap.servers", "localhost:9092"}, {"group.id", "trainer"}}).value();

@@ -9,9 +9,11 @@ MAY_INCLUDE = {
     "transport/kafka/net": ["transport/base", "transport/kafka"],
     "transport/rdma": ["transport/base"],
     # The registry is the one file that names them all.
-    "transport/rdma/providers.cpp": ["transport/base", "transport/rdma", "transport/rdma/memory", "transport/rdma/shm"],
+    "transport/rdma/providers.cpp": ["transport/base", "transport/rdma", "transport/rdma/memory", "transport/rdma/shm",
+                                     "transport/rdma/verbs"],
     "transport/rdma/memory": ["transport/base", "transport/rdma"],
     "transport/rdma/shm": ["transport/base", "transport/rdma"],
+    "transport/rdma/verbs": ["transport/base", "transport/rdma"],
     "transport/onesided": ["transport/base", "transport/kafka", "transport/rdma"],
     "broker/log": ["transport/base", "transport/kafka"],
     "broker/settings": ["transport/base", "broker/log"],
@@ -37,6 +39,9 @@ BROKER_ROOMS_MAY_USE_TOP = ()
 
 PRODUCTION = re.compile(r"^(transport|broker|client)/")
 CPP = re.compile(r"\.(h|hpp|cpp|cc|c)$")
+# clang-format takes any file for C++: a "# comment" of Markdown or CMake comes back as "#comment", words apart.
+FORMATTED_BY_MISTAKE = re.compile(r"^#[A-Za-z]")
+HASH_COMMENTS = re.compile(r"(\.md|\.cmake|CMakeLists\.txt)$")
 
 # name: (where, pattern, what instead, bad example, good example)
 BANNED = {

@@ -59,6 +59,8 @@ def check_file(path, text):
         head = "\n".join(lines[:12]).lower()
         if "lines" not in head and "long" not in head:
             yield f"{path}:1: {len(lines)} lines; over {rules.LINES_EXPLAIN} the first comment says why"
+    if rules.HASH_COMMENTS.search(path) and lines and rules.FORMATTED_BY_MISTAKE.search(lines[0]):
+        yield f"{path}:1: clang-format was here; restore it, and format by tools/tidy --fix, which takes C and C++ only"
     if rules.CPP.search(path) or path.endswith(".py"):
         for number, line in enumerate(lines, 1):
             for name, instead in banned_in(path, line):
@@ -126,7 +128,15 @@ def self_test():
     assert not include_allowed("broker/log/a.h", "broker/api/handler.h")
     assert not include_allowed("client/core/a.h", "broker/log/a.h")
     assert not include_allowed("transport/kafka/a.h", "transport/rdma/provider.h")
-    assert not include_allowed("transport/rdma/shm/a.h", "transport/rdma/memory/a.h")
+    # A provider's folder is a room of its own: neither the seam, its users nor another provider may look inside.
+    providers = [room for room in rules.MAY_INCLUDE if re.fullmatch(r"transport/rdma/\w+", room)]
+    folders = {f"transport/rdma/{path.name}" for path in (ROOT / "transport" / "rdma").iterdir() if path.is_dir()}
+    assert folders == set(providers), f"MAY_INCLUDE has no row for {folders ^ set(providers)}"
+    for provider in providers:
+        for room in ["transport/rdma", "transport/onesided", *providers]:
+            assert room == provider or not include_allowed(f"{room}/a.h", f"{provider}/a.h"), (room, provider)
+        assert include_allowed("transport/rdma/providers.cpp", f"{provider}/a.h"), provider
+    assert rules.FORMATTED_BY_MISTAKE.search("#transport / rdma") and not rules.FORMATTED_BY_MISTAKE.search("# transport")
     assert include_allowed("transport/onesided/reader.h", "transport/rdma/provider.h")
     assert include_allowed("broker/api/fetch.cpp", "broker/log/partition.h")
     assert include_allowed("broker/main.cpp", "broker/api/handler.h")

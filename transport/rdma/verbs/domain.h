@@ -15,6 +15,7 @@ namespace ciuic::rdma::verbs {
 
 /// A device that the broker listens on. Its context is librdmacm's and lives as long as the process.
 struct Rail {
+  explicit Rail(ibv_context* of_device) : context(of_device) {}
   ibv_context* context;
   std::atomic<bool> lost{false};  ///< the device was removed: nothing of it can be read or ended any more
 };

@@ -35,6 +35,11 @@ class Shm : public ::testing::Test {
     return got <= 0;
   }
   bool others_read_on() { return static_cast<bool>(pair_.read(*pair_.endpoint, *pair_.region->remote().sub(0, 64))); }
+  static std::size_t fds_of_process() {
+    std::size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) count += entry.exists() ? 1 : 0;
+    return count;
+  }
   UniqueFd greeted() {
     auto fd = raw();
     rdma::shm::Hello hello;
@@ -191,11 +196,6 @@ TEST_F(Shm, AReaderThatNeverReadsItsAnswersIsClosedAndBlocksNobody) {
 
 TEST_F(Shm, DescriptorsSentToTheBrokerAreNotKept) {
   const auto socket = greeted();
-  auto fds_of_process = [] {
-    std::size_t count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) count += entry.exists() ? 1 : 0;
-    return count;
-  };
   const auto before = fds_of_process();
   rdma::shm::Ask question;
   iovec piece{&question, sizeof question};
@@ -215,6 +215,54 @@ TEST_F(Shm, DescriptorsSentToTheBrokerAreNotKept) {
   EXPECT_TRUE(closed_soon(socket));
   EXPECT_TRUE(Pair::soon([&] { return fds_of_process() <= before; }));
   EXPECT_TRUE(others_read_on());
+}
+
+TEST_F(Shm, ABrokerCannotFillAReadersDescriptors) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  const auto path = pair_.folder.path() + "/hostile";
+  std::strcpy(name.sun_path, path.c_str());
+  const UniqueFd listening(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(listening.get(), reinterpret_cast<sockaddr*>(&name), sizeof name), 0);
+  ASSERT_EQ(::listen(listening.get(), 1), 0);
+  for (const int count : {1, 2, 3, 8}) {
+    const auto before = fds_of_process();
+    std::thread broker([&] {
+      const UniqueFd peer(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      char heard[128];
+      (void)!::recv(peer.get(), heard, sizeof heard, 0);
+      rdma::shm::Welcome welcome;
+      (void)!::send(peer.get(), &welcome, sizeof welcome, MSG_NOSIGNAL);
+      rdma::shm::Ask question;
+      (void)!::recv(peer.get(), &question, sizeof question, 0);
+      // Says that there is none, and sends some.
+      rdma::shm::Answer answer;
+      answer.key = question.key;
+      answer.length = 64;
+      iovec piece{&answer, sizeof answer};
+      alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))]{};
+      msghdr message{};
+      message.msg_iov = &piece;
+      message.msg_iovlen = 1;
+      message.msg_control = control;
+      message.msg_controllen = CMSG_SPACE(static_cast<std::size_t>(count) * sizeof(int));
+      auto* header = CMSG_FIRSTHDR(&message);
+      header->cmsg_level = SOL_SOCKET;
+      header->cmsg_type = SCM_RIGHTS;
+      header->cmsg_len = CMSG_LEN(static_cast<std::size_t>(count) * sizeof(int));
+      const int mine = pair_.memory->fd();
+      for (int i = 0; i < count; ++i)
+        std::memcpy(CMSG_DATA(header) + static_cast<std::size_t>(i) * sizeof mine, &mine, sizeof mine);
+      (void)!::sendmsg(peer.get(), &message, MSG_NOSIGNAL);
+      (void)!::recv(peer.get(), heard, sizeof heard, 0);
+    });
+    auto endpoint = pair_.provider->connect(path, rdma::Token{}, {});
+    EXPECT_TRUE(endpoint);
+    if (endpoint) EXPECT_FALSE((*endpoint)->mapper()->view({0, 64, 7})) << count;
+    endpoint = rdma::Fault::peer_gone;
+    broker.join();
+    EXPECT_LE(fds_of_process(), before) << count << " descriptors sent";
+  }
 }
 
 TEST_F(Shm, AKilledReaderIsForgotten) {

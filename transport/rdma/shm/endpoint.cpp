@@ -152,7 +152,9 @@ Result<Answer> ShmEndpoint::ask(std::uint64_t key, UniqueFd& descriptor) {
   message.msg_iov = &piece;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  // Room for one descriptor and not a byte more: with its padding there would be room for two, and nobody to close
+  // both.
+  message.msg_controllen = CMSG_LEN(sizeof(int));
   const auto got = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   for (auto* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||

@@ -36,6 +36,8 @@ std::vector<Record> records_of(Bytes file) {
     }
     std::memcpy(&record.head, here.data(), sizeof record.head);
     if (record.head.at != at || record.head.bytes > here.size() - sizeof record.head) break;
+    // Nor does one reach back over the tail.
+    if (journal::record_bytes(record.head.bytes) > ring.size() - (at - head.tail)) break;
     record.bytes = here.subspan(sizeof record.head, record.head.bytes);
     if (record.head.crc != journal::crc_of(record.head, record.bytes, head.secret)) break;
     if (record.head.secret != static_cast<std::uint32_t>(head.secret)) break;

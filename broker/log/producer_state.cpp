@@ -20,6 +20,11 @@ constexpr std::int16_t snapshot_version = 1;
 constexpr std::size_t snapshot_header_bytes = 10;  // version, crc, count
 constexpr std::size_t snapshot_entry_bytes = 46;
 
+/// What a batch that was really appended says: its first offset and first sequence number exist.
+bool sane(const ProducerState::Batch& batch) {
+  return batch.last_sequence >= 0 && batch.offset_delta >= 0 && batch.last_offset.value >= batch.offset_delta;
+}
+
 bool follows(std::int32_t last, std::int32_t next) { return last == sequence_max ? next == 0 : next == last + 1; }
 
 }  // namespace
@@ -138,7 +143,8 @@ void ProducerState::high_watermark_moved(kafka::Offset high_watermark) {
 
 void ProducerState::expire(std::int64_t now_ms, std::int64_t expiration_ms) {
   std::erase_if(producers_, [=](const auto& one) {
-    return !one.second.transaction_first && now_ms - one.second.last_timestamp >= expiration_ms;
+    // Not a difference: a timestamp may be any number.
+    return !one.second.transaction_first && one.second.last_timestamp <= now_ms - expiration_ms;
   });
 }
 
@@ -187,6 +193,10 @@ bool ProducerState::load_snapshot(Bytes bytes) {
   if (!in.ok() || version != snapshot_version || crc != crc32c(in.rest())) return false;
   const auto count = in.number<std::int32_t>();
   if (!in.ok() || count < 0 || static_cast<std::size_t>(count) > in.left() / snapshot_entry_bytes) return false;
+  const auto refuse = [this] {
+    clear();
+    return false;
+  };
   for (std::int32_t i = 0; i < count; ++i) {
     const kafka::ProducerId id(in.number<std::int64_t>());
     Producer producer;
@@ -198,14 +208,17 @@ bool ProducerState::load_snapshot(Bytes bytes) {
     last.timestamp = producer.last_timestamp = in.number<std::int64_t>();
     producer.coordinator_epoch = in.number<std::int32_t>();
     const auto first = in.number<std::int64_t>();
-    if (last.last_sequence >= 0) producer.batches.push_back(last);
+    if (last.last_sequence >= 0) {
+      if (!sane(last)) return refuse();
+      producer.batches.push_back(last);
+    }
     if (first >= 0) {
       producer.transaction_first = kafka::Offset(first);
-      open_[kafka::Offset(first)] = id;
+      if (!open_.emplace(first, id).second) return refuse();
     }
-    producers_[id] = std::move(producer);
+    if (!producers_.emplace(id, std::move(producer)).second) return refuse();
   }
-  return in.ok();
+  return true;
 }
 
 std::string ProducerState::recent_batches_text() const {
@@ -231,9 +244,11 @@ void ProducerState::load_recent_batches(std::string_view text) {
     const auto delta = number<std::int32_t>(words[4]);
     const auto timestamp = number<std::int64_t>(words[5]);
     if (!id || !epoch || !sequence || !offset || !delta || !timestamp) return;
+    const Batch batch{*sequence, kafka::Offset(*offset), *delta, *timestamp};
+    if (!sane(batch)) return;
     const auto producer = producers_.find(kafka::ProducerId(*id));
     if (producer == producers_.end() || producer->second.epoch != kafka::ProducerEpoch(*epoch)) continue;
-    found[producer->first].push_back({*sequence, kafka::Offset(*offset), *delta, *timestamp});
+    found[producer->first].push_back(batch);
   }
   for (auto& [id, batches] : found) {
     auto& producer = producers_[id];

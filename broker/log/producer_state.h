@@ -94,7 +94,8 @@ class ProducerState {
 
   /// Apache's .snapshot bytes (version 1: the last batch of each producer).
   [[nodiscard]] Buffer to_snapshot() const;
-  /// False if the bytes are no snapshot (wrong CRC, version, lengths); the state is then empty.
+  /// False if the bytes are no snapshot (wrong CRC, version, lengths; a producer twice, a batch that cannot be); the
+  /// state is then empty.
   [[nodiscard]] bool load_snapshot(Bytes bytes);
   /// All remembered batches, which Apache's snapshot has no room for: text kept beside it at a clean stop.
   [[nodiscard]] std::string recent_batches_text() const;

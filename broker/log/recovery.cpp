@@ -291,6 +291,7 @@ class Opener {
     for (const auto& [name, bytes] : names_)
       if (const auto at = segment_base_of(name, snapshot_suffix)) snapshots.push_back(*at);
     std::optional<kafka::Offset> loaded;
+    bool damaged = false;
     for (auto at = snapshots.rbegin(); at != snapshots.rend(); ++at) {
       const auto file = segment_file(plan_.path, *at, snapshot_suffix);
       bool keep = *at <= limit;
@@ -299,10 +300,12 @@ class Opener {
         const auto bytes = read_file(files_, file);
         if (!bytes) return bytes.error();
         keep = log_.producers.load_snapshot(*bytes);
-        if (keep)
+        if (keep) {
           loaded = *at;
-        else
+        } else {
+          damaged = true;
           log::warn("log", "{} is damaged and removed", file);
+        }
       }
       if (!keep)
         if (auto done = files_.remove(file); !done) return done;
@@ -311,7 +314,7 @@ class Opener {
     log_.producers.log_start_moved(log_.log_start);
     if (plan_.clean && loaded == log_.log_end) return load_recent();
     // No snapshot after a clean stop: there were no producers (as Apache assumes).
-    if (plan_.clean && !loaded && scanned_.empty()) return {};
+    if (plan_.clean && !loaded && !damaged && scanned_.empty()) return {};
     return replay(std::max(loaded.value_or(kafka::Offset(0)), log_.log_start));
   }
 

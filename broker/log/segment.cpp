@@ -18,8 +18,11 @@ std::string segment_file(const std::string& directory, kafka::Offset base, std::
 
 std::optional<kafka::Offset> segment_base_of(std::string_view name, std::string_view suffix) {
   if (name.size() != 20 + suffix.size() || !name.ends_with(suffix)) return std::nullopt;
-  const auto value = number<std::int64_t>(name.substr(0, 20));
-  if (!value || *value < 0) return std::nullopt;
+  const auto digits = name.substr(0, 20);
+  const auto value = number<std::int64_t>(digits);
+  // "-0" is a number too; and every offset of a segment, 32 bits above its base, must be one.
+  constexpr auto base_max = std::numeric_limits<std::int64_t>::max() - std::numeric_limits<std::uint32_t>::max();
+  if (!value || digits.front() == '-' || *value > base_max) return std::nullopt;
   return kafka::Offset(*value);
 }
 

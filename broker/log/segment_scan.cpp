@@ -117,10 +117,12 @@ IoResult<ScanResult> open_active(Segment& segment) {
     segment.max_timestamp = indexes.times.back().timestamp;
     segment.max_timestamp_offset = segment.base + indexes.times.back().relative_offset;
   }
-  std::byte head[StoredBatch::bytes_v2];
+  std::byte head[StoredBatch::bytes_v2]{};
   const auto got = (*log)->read_at(0, head);
   if (!got) return got.error();
-  if (stored_batch_size(Bytes(head).first(*got))) segment.first_timestamp = batch_info(Bytes(head)).first_timestamp;
+  const auto first = stored_batch_size(Bytes(head).first(*got));
+  if (first && (*got == sizeof head || *first <= *got))
+    segment.first_timestamp = batch_info(Bytes(head)).first_timestamp;
   BatchWalk walk(**log, from, *size);
   while (true) {
     const auto batch = walk.next(BatchWalk::Need::header);

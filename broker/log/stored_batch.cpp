@@ -42,7 +42,10 @@ std::optional<std::uint32_t> stored_batch_size(Bytes bytes) {
     return std::nullopt;
   if (header.length() > (1 << 30) - static_cast<std::int32_t>(StoredBatch::overhead)) return std::nullopt;
   if (header.base_offset() < kafka::Offset(0)) return std::nullopt;
-  if (magic == 2 && bytes.size() >= StoredBatch::bytes_v2 && header.last_offset_delta() < 0) return std::nullopt;
+  // Nor may the offset behind the last one wrap: nothing could follow such a batch.
+  const bool whole_header = magic < 2 || bytes.size() >= StoredBatch::bytes_v2;
+  const std::int64_t delta = whole_header ? header.last_offset_delta() : 0;
+  if (delta < 0 || header.base_offset().value >= std::numeric_limits<std::int64_t>::max() - delta) return std::nullopt;
   return header.size();
 }
 

@@ -1,6 +1,8 @@
 // Replay of metadata records into the image. Not here: where records come from (local_controller.h).
 #include "broker/metadata/metadata_image.h"
 
+#include <limits>
+
 #include "transport/kafka/messages/metadata_records.h"
 
 namespace ciuic::broker {
@@ -51,12 +53,13 @@ bool ImageBuilder::replay(Bytes record, std::int64_t offset) {
   const auto version = static_cast<std::int16_t>(in.uvarint());
   if (!in.ok() || frame_version != 1) return false;
   const auto body = in.rest();
+  bool sane = true;
   // Each branch decodes its record, or says that the bytes are damaged.
   const auto with = [&]<class Record>(Record, auto&& apply) {
     auto decoded = kafka::decode<Record>(body, version);
     if (!decoded) return false;
     apply(*decoded);
-    return true;
+    return sane;
   };
   image_.offset_ = offset;
   switch (key) {
@@ -78,6 +81,11 @@ bool ImageBuilder::replay(Bytes record, std::int64_t offset) {
             static_cast<std::size_t>(r.partition_id) >= topic->partitions.size())
           return;
         auto& partition = topic->partitions[static_cast<std::size_t>(r.partition_id)];
+        constexpr auto epoch_max = std::numeric_limits<std::int32_t>::max();
+        if (partition.leader_epoch.value == epoch_max || partition.partition_epoch == epoch_max) {
+          sane = false;  // there is no next one
+          return;
+        }
         if (r.isr) partition.isr = *r.isr;
         if (r.replicas) partition.replicas = *r.replicas;
         if (r.directories) partition.directories = *r.directories;

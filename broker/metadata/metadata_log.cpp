@@ -45,12 +45,18 @@ ResultOf<MetadataLog, std::string> MetadataLog::open(Files& files, const std::st
     if (!batch || !batch->crc_valid() || batch->base_offset().value != next) break;
     auto records = kafka::RecordReader::open(*batch, scratch, 64U << 20);
     if (!records) break;
-    while (const auto record = records->next()) {
+    std::int32_t count = 0;
+    for (; const auto record = records->next(); ++count) {
       if (!batch->control() && (!record->value || !replay(*record->value, record->offset.value))) {
         return fmt::format(
             "{}: the record at offset {} is no metadata record; restore the file or start on an empty directory", path,
             record->offset.value);
       }
+    }
+    // Whole, and yet wrong: nothing is torn here, and cutting it would lose what was acknowledged.
+    if (records->error() != nullptr || count == 0 || batch->last_offset_delta() != count - 1) {
+      return fmt::format("{}: the batch at offset {} is damaged; restore the file or start on an empty directory", path,
+                         next);
     }
     next = batch->next_offset().value;
     epoch = std::max(epoch, batch->leader_epoch());  // epochs never fall, whoever writes next

@@ -91,6 +91,19 @@ std::string unescape(std::string_view text) {
   return plain;
 }
 
+/// Where the key of a properties line ends: at the first mark or blank that is not escaped.
+std::size_t end_of_key(std::string_view line) {
+  constexpr std::string_view marks = "=: \t";
+  for (std::size_t at = 0; at < line.size(); ++at) {
+    if (line[at] == '\\') {
+      ++at;
+    } else if (marks.find(line[at]) != std::string_view::npos) {
+      return at;
+    }
+  }
+  return std::string_view::npos;
+}
+
 const std::string* find(const Overrides& overrides, std::string_view key) {
   const auto found = overrides.find(key);
   return found == overrides.end() ? nullptr : &found->second;
@@ -108,7 +121,9 @@ std::optional<std::string> broker_wide(const Setting& setting, const Overrides& 
     if (text == nullptr) return std::nullopt;
     std::int64_t number = 0;
     const auto [stop, problem] = std::from_chars(text->data(), text->data() + text->size(), number);
-    if (problem != std::errc{} || stop != text->data() + text->size()) return *text;  // refused by its own row
+    if (problem != std::errc{} || stop != text->data() + text->size() ||
+        number > std::numeric_limits<std::int64_t>::max() / factor)
+      return *text;  // refused by its own row
     return std::to_string(number < 0 ? number : number * factor);
   };
   if (setting.key == "retention.ms") {
@@ -167,12 +182,14 @@ ResultOf<Overrides, std::string> parse_properties(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
     ++number;
     if (line.empty() && (piece.empty() || piece.front() == '#' || piece.front() == '!')) continue;
-    const bool goes_on =
-        !piece.empty() && piece.back() == '\\' && (piece.size() < 2 || piece[piece.size() - 2] != '\\');
-    if (goes_on) piece.remove_suffix(1);
+    // An even number of backslashes escape each other; the file's last line goes on nowhere.
+    const auto plain = piece.find_last_not_of('\\') + 1;
+    const bool escaped = (piece.size() - plain) % 2 == 1;
+    if (escaped) piece.remove_suffix(1);
     line += piece;
-    if (goes_on) continue;
-    const auto mark = line.find_first_of("=: \t");
+    if (escaped && !text.empty()) continue;
+    if (line.empty()) continue;
+    const auto mark = end_of_key(line);
     const auto key = trim(std::string_view(line).substr(0, mark));
     if (key.empty()) return fmt::format("line {}: '{}' has no key; write key=value", number, line);
     auto value = mark == std::string::npos ? std::string_view{} : trim(std::string_view(line).substr(mark + 1));

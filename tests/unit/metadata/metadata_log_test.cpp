@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "broker/log/log_directory.h"
+#include "broker/metadata/metadata_image.h"
+#include "broker/metadata/metadata_records.h"
 #include "tests/unit/log/support/simulated_files.h"
+#include "transport/kafka/messages/metadata_records.h"
 #include "transport/kafka/record_batch.h"
 
 namespace ciuic::broker {
@@ -116,6 +120,48 @@ TEST(MetadataLog, ARolledLogIsRefusedNotTakenForAnEmptyOne) {
   const auto log = reader.open(files);
   ASSERT_FALSE(log);
   EXPECT_NE(log.error().find("00000000000000004711.log"), std::string::npos) << log.error();
+}
+
+TEST(MetadataLog, AWholeBatchThatIsWrongStopsTheStartAndIsNotCut) {
+  const auto value = bytes_of("value");
+  for (const bool wrong_count : {false, true}) {
+    kafka::RecordBatchBuilder builder;
+    builder.add({1, std::nullopt, Bytes(value), {}});
+    Buffer batch;
+    ASSERT_TRUE(builder.finish({}, batch));
+    if (wrong_count) {
+      kafka::store_be(batch.data() + kafka::batch_at::last_offset_delta, std::int32_t{-1});
+    } else {
+      batch[kafka::batch_header_bytes] = std::byte{0x7F};  // the record's length
+    }
+    kafka::set_crc(batch);
+    SimulatedFiles files;
+    ASSERT_TRUE(files.make_directories("/logs/__cluster_metadata-0"));
+    ASSERT_TRUE(write_file(files, path, batch));
+    Reader reader;
+    const auto log = reader.open(files);
+    ASSERT_FALSE(log);
+    EXPECT_NE(log.error().find("offset 0 is damaged"), std::string::npos) << log.error();
+    EXPECT_EQ(files.content(path), batch);
+  }
+}
+
+TEST(MetadataImage, AnEpochThatHasNoNextOneIsDamage) {
+  ImageBuilder builder;
+  kafka::TopicRecord topic;
+  topic.name = "t";
+  topic.topic_id = kafka::Uuid::random();
+  kafka::PartitionRecord partition;
+  partition.topic_id = topic.topic_id;
+  partition.partition_id = 0;
+  partition.leader_epoch = std::numeric_limits<std::int32_t>::max();
+  kafka::PartitionChangeRecord change;
+  change.topic_id = topic.topic_id;
+  change.partition_id = 0;
+  change.leader = 1;
+  EXPECT_TRUE(builder.replay(encode_metadata(topic), 0));
+  EXPECT_TRUE(builder.replay(encode_metadata(partition), 1));
+  EXPECT_FALSE(builder.replay(encode_metadata(change), 2));
 }
 
 TEST(MetadataLog, ARecordThatDoesNotReplayStopsTheStart) {

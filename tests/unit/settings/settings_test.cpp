@@ -202,6 +202,17 @@ TEST(Settings, TheFinerUnitWins) {
   EXPECT_EQ(retention({{"log.retention.hours", "-1"}}), -1);
 }
 
+TEST(Settings, AUnitThatIsTooCoarseForItsNumberIsRefusedNotWrapped) {
+  const Overrides none;
+  for (const auto* key : {"log.retention.hours", "log.retention.minutes", "log.roll.hours"}) {
+    const Overrides keys{{"log.dirs", "/tmp/x"}, {key, "9223372036854775807"}};
+    const auto config = make_broker_config(keys);
+    ASSERT_FALSE(config) << key;
+    EXPECT_NE(config.error().find(key), std::string::npos) << config.error();
+    EXPECT_FALSE(describe_broker({none, none, keys}).empty());
+  }
+}
+
 TEST(Settings, OldNamesOfAKeyAreRead) {
   const auto config = make_broker_config({{"broker.id", "7"}, {"log.dir", "/tmp/old"}});
   ASSERT_TRUE(config) << config.error();
@@ -248,6 +259,13 @@ TEST(Properties, AreReadAsJavaReadsThem) {
   ASSERT_TRUE(read) << read.error();
   const Overrides expected{{"a", "1"}, {"b", "2"}, {"c", "3"},       {"d", "xy"},
                            {"e", ""},  {"f", ""},  {"g", "a\tb\\c"}, {"h", "=v"}};
+  EXPECT_EQ(*read, expected);
+}
+
+TEST(Properties, ALineGoesOnAfterAnOddNumberOfBackslashesButNotBehindTheEnd) {
+  const auto read = parse_properties("a=1\\\\\nb=2\\\\\\\n 3\nc\\=d\\:=4\n\\\n\ne=5\\");
+  ASSERT_TRUE(read) << read.error();
+  const Overrides expected{{"a", "1\\"}, {"b", "2\\3"}, {"c=d:", "4"}, {"e", "5"}};
   EXPECT_EQ(*read, expected);
 }
 

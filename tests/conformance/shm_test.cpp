@@ -258,7 +258,7 @@ TEST_F(Shm, ABrokerCannotFillAReadersDescriptors) {
     });
     auto endpoint = pair_.provider->connect(path, rdma::Token{}, {});
     EXPECT_TRUE(endpoint);
-    if (endpoint) EXPECT_FALSE((*endpoint)->mapper()->view({0, 64, 7})) << count;
+    EXPECT_FALSE(endpoint && (*endpoint)->mapper()->view({0, 64, 7})) << count;
     endpoint = rdma::Fault::peer_gone;
     broker.join();
     EXPECT_LE(fds_of_process(), before) << count << " descriptors sent";

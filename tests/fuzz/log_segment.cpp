@@ -2,9 +2,9 @@
 // says whether batches get their checksums mended, the next eight are the segment's base, then the two indexes.
 #include "broker/log/segment_scan.h"
 #include "broker/log/stored_batch.h"
+#include "tests/fuzz/support/batches.h"
 #include "tests/fuzz/support/input.h"
 #include "tests/unit/log/support/simulated_files.h"
-#include "transport/base/crc32c.h"
 
 using namespace ciuic;
 using namespace ciuic::broker;
@@ -18,12 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto offsets = input.piece();
   const auto times = input.piece();
   auto log = to_buffer(input.rest());
-  if (mend) {
-    for (auto left = MutableBytes(log); const auto step = kafka::batch_size(left); left = left.subspan(*step))
-      if (*step >= kafka::batch_header_bytes)
-        kafka::store_be(left.data() + kafka::batch_at::crc,
-                        crc32c(Bytes(left).first(*step).subspan(kafka::batch_at::attributes)));
-  }
+  if (mend) fuzz::mend_batches(log);
   broker::testing::SimulatedFiles files;
   must(files.make_directories("/logs").has_value() &&
        write_file(files, segment_file("/logs", base, log_suffix), log).has_value() &&

@@ -1,6 +1,7 @@
 // What a client reads one-sided: grants as they come over the wire, slots and chunks as a broker (or whoever writes its
 // memory) leaves them. The first byte's low bits choose: 0 a grant's response, 1 a slot, else a reader over one chunk
 // whose slots and batches get their checksums mended, so that what they say is reached; 4: copied and not mapped.
+#include "tests/fuzz/support/batches.h"
 #include "tests/fuzz/support/input.h"
 #include "transport/base/crc32c.h"
 #include "transport/kafka/record_batch.h"
@@ -105,15 +106,6 @@ void mend_slot(MutableBytes slot) {
   std::memcpy(slot.data() + 56, &crc, sizeof crc);
 }
 
-void mend_batches(MutableBytes chunk) {
-  while (const auto size = kafka::batch_size(chunk)) {
-    if (*size >= kafka::batch_header_bytes)
-      kafka::store_be(chunk.data() + kafka::batch_at::crc,
-                      crc32c(Bytes(chunk).first(*size).subspan(kafka::batch_at::attributes)));
-    chunk = chunk.subspan(*size);
-  }
-}
-
 void check(const onesided::Delivery& got, const onesided::Reader& reader, kafka::Offset before,
            kafka::Isolation isolation) {
   if (got.batches.empty()) return;
@@ -159,7 +151,7 @@ void read_chunk(Input input, bool maps) {
   }
   const kafka::Offset position(input.number<std::int64_t>());
   plain.insert(plain.end(), input.rest().begin(), input.rest().end());
-  mend_batches(MutableBytes(plain).subspan(slots * onesided::slot_bytes));
+  fuzz::mend_batches(MutableBytes(plain).subspan(slots * onesided::slot_bytes));
   // To the byte, so that a look behind the end is seen; slots begin at a multiple of eight.
   const auto memory = std::make_unique<std::byte[]>(plain.size());
   std::memcpy(memory.get(), plain.data(), plain.size());

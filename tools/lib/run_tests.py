@@ -5,6 +5,7 @@ Counting: a GoogleTest binary reports each of its cases by XML, a script may rep
 """
 
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -18,9 +19,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 JOBS = os.environ.get("CIUIC_JOBS", str(os.cpu_count()))
 COUNT_LINE = re.compile(r"^(?:\w+: )?(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
 
-# Which CTest labels a preset runs. Sanitizers run our C++ tests, and the suites and a few crash scripts against their broker.
+# Which CTest labels a preset runs. Sanitizers run our C++ tests, and the suites and a few crash scripts against their
+# broker; clients are not installed for them. `fuzz` runs libFuzzer's targets alone.
 QUICK = "quick"
 SANITIZED = "sanitized"
+FUZZ = "fuzz"
+TARGETS = {SANITIZED: ["sanitized_tests"], FUZZ: ["fuzz_targets"]}
+BUILD_ONLY = "build only"  # counts as one test
+DEEP_TIDY_S = 240
 BEGIN_WITHIN_S = 60 * int(os.environ.get("CIUIC_TEST_MINUTES", "50"))
 
 
@@ -44,7 +50,8 @@ def build(preset, targets=()):
         configured = subprocess.run(["cmake", "--preset", preset], cwd=ROOT, capture_output=True, text=True)
         if configured.returncode != 0:
             print(configured.stdout[-3000:], configured.stderr[-3000:], file=sys.stderr)
-            sys.exit(f"error: cmake could not configure preset {preset}")
+            print(f"error: cmake could not configure preset {preset}", file=sys.stderr)
+            return False
     print(f"==> building {preset}", flush=True)
     built = subprocess.run(["ninja", "-C", str(folder), "-j", JOBS, *targets], capture_output=True, text=True)
     if built.returncode != 0:
@@ -116,16 +123,39 @@ def run_ctest(preset, labels, regex, totals):
             totals.failures.append(f"{preset}/{name} (exit status or time-out)")
 
 
-def run_tidy(totals):
-    print("==> tidy", flush=True)
-    ran = subprocess.run([str(ROOT / "tools" / "tidy")], capture_output=True, text=True)
+def run_tidy(totals, *options):
+    name = " ".join(["tidy", *options])
+    print(f"==> {name}", flush=True)
+    ran = subprocess.run([str(ROOT / "tools" / "tidy"), *options], capture_output=True, text=True)
     print(ran.stdout, end="", flush=True)
     if ran.returncode == 0:
         totals.add(1, 0)
     else:
         totals.add(0, 1)
-        totals.failures.append("tidy")
+        totals.failures.append(name)
         print(ran.stderr, file=sys.stderr)
+
+
+def report_coverage():
+    """Lines of ours that the preset's tests ran, by room; the counters are those of every run since the last build."""
+    folder = ROOT / "build" / "coverage"
+    rooms = ["transport", "broker", "client"]
+    command = ["gcovr", "--root", str(ROOT), "--object-directory", str(folder), "-j", JOBS, "--json-summary", "-",
+               "--json-summary-pretty", "--exclude-throw-branches", "--gcov-ignore-parse-errors", str(folder)]
+    for room in rooms:
+        command += ["--filter", f"{ROOT}/{room}/"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    if ran.returncode != 0:
+        print(ran.stderr[-2000:], file=sys.stderr)
+        return
+    lines = {}
+    for file in json.loads(ran.stdout)["files"]:
+        room = os.path.dirname(file["filename"])
+        covered, total = lines.get(room, (0, 0))
+        lines[room] = covered + file["line_covered"], total + file["line_total"]
+    lines["all"] = tuple(map(sum, zip(*lines.values())))
+    for room, (covered, total) in sorted(lines.items()):
+        print(f"lines covered {100 * covered / max(total, 1):5.1f} %  {covered:6} of {total:6}  {room}")
 
 
 def main():
@@ -137,13 +167,13 @@ def main():
     options = parser.parse_args()
 
     if options.preset:
-        runs = [(options.preset, None if options.preset in ("release", "debug", "clang") else SANITIZED)]
+        runs = [(options.preset, FUZZ if options.preset == "fuzz" else SANITIZED)]
     elif options.quick:
         runs = [("release", QUICK)]
     elif options.regex:
         runs = [("release", None)]
     else:
-        runs = [("release", None), ("asan", SANITIZED), ("tsan", SANITIZED)]
+        runs = [("release", None), ("asan", SANITIZED), ("tsan", SANITIZED), ("fuzz", FUZZ), ("clang", BUILD_ONLY)]
 
     totals = Totals()
     started = time.time()
@@ -158,11 +188,18 @@ def main():
             totals.add(0, 0, 1)
             totals.reasons[f"preset {preset}: {BEGIN_WITHIN_S // 60} minutes were over; tools/test --preset {preset}"] = 1
             continue
-        if build(preset, ["sanitized_tests"] if labels == SANITIZED else []):
-            run_ctest(preset, labels, options.regex, totals)
-        else:
+        if not build(preset, TARGETS.get(labels, [])):
             totals.add(0, 1)
             totals.failures.append(f"{preset} does not build")
+            continue
+        if labels == BUILD_ONLY:
+            totals.add(1, 0)
+            continue
+        run_ctest(preset, labels, options.regex, totals)
+        if preset == "coverage":
+            report_coverage()
+        if preset == "release" and labels is None and not options.regex:
+            run_tidy(totals, "--deep", f"--seconds={DEEP_TIDY_S}")  # needs the build's generated headers
     for reason, times in sorted(totals.reasons.items()):
         print(f"skipped {times} x: {reason}")
     for failure in totals.failures:

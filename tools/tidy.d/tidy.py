@@ -1,10 +1,14 @@
 """tools/tidy: see the head of that script. Exits 1 when it has something to say."""
 
 import argparse
+import concurrent.futures
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import time
 
 import rules
 
@@ -112,13 +116,58 @@ def check_format(paths, fix):
             yield f"{path}:1: not formatted; run tools/tidy --fix"
 
 
-def check_deep():
-    base = subprocess.run(["git", "merge-base", "HEAD", "origin/main"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
-    changed = subprocess.run(["git", "diff", "--name-only", "--diff-filter=AM", base or "HEAD~1"], cwd=ROOT,
-                             capture_output=True, text=True).stdout.splitlines()
-    for path in (path for path in changed if path.endswith(".cpp") and rules.PRODUCTION.search(path)):
-        ran = subprocess.run(["clang-tidy-14", "-p", "build/release", "--quiet", path], cwd=ROOT, capture_output=True, text=True)
-        yield from (line.replace(str(ROOT) + "/", "") for line in ran.stdout.splitlines() if re.search(r":\d+:\d+: (warning|error):", line))
+def git(*arguments):
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.split()
+
+
+def deep_base(given):
+    """What to compare with: the commit given, else where this branch left origin/main, else (on main) the commit before."""
+    if given:
+        return given
+    head = git("rev-parse", "HEAD")
+    left_main = git("merge-base", "HEAD", "origin/main")
+    return left_main[0] if left_main and left_main != head else "HEAD~1"
+
+
+def deep_sources(changed):
+    """What is compiled to look at the changed files: a header is looked at through its own .cpp, if it has one."""
+    ours = [path for path in changed if rules.CPP.search(path) and rules.PRODUCTION.search(path)]
+    sources = {re.sub(r"\.h$", ".cpp", path) for path in ours}
+    return sorted(path for path in sources if path.endswith(".cpp") and (ROOT / path).is_file())
+
+
+def check_deep(base, seconds, build):
+    """clang-tidy on what differs from `base`, for `seconds` at most; what there was no time for is said, not counted."""
+    given, base = base, deep_base(base)
+    if not git("rev-parse", "--verify", f"{base}^{{commit}}"):
+        if given:
+            yield f"{base}:1: no such commit here; tools/tidy --deep --base COMMIT names one"
+        else:
+            print("tidy: nothing to compare with, clang-tidy looked at nothing; --base COMMIT names something")
+        return
+    changed = git("diff", "--name-only", "--diff-filter=AMR", base) + git("ls-files", "--others", "--exclude-standard")
+    sources = deep_sources(changed)
+    if sources and not (ROOT / build / "compile_commands.json").is_file():
+        yield f"{build}:1: not built; tools/build first"
+        return
+    end = time.monotonic() + seconds
+    left_out = []
+
+    def look(path):
+        if time.monotonic() >= end:
+            left_out.append(path)
+            return []
+        command = ["clang-tidy-14", "-p", build, "--quiet", f"--header-filter=^{ROOT}/(transport|broker|client)/", path]
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        found = [line.replace(f"{ROOT}/", "") for line in ran.stdout.splitlines() if re.search(r":\d+:\d+: (warning|error):", line)]
+        return found or ([f"{path}:1: clang-tidy ended with {ran.returncode}: {ran.stderr[-300:]}"] if ran.returncode else [])
+
+    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("CIUIC_JOBS", os.cpu_count()))) as pool:
+        problems = {line for lines in pool.map(look, sources) for line in lines}  # a header may be met twice
+    print(f"tidy: clang-tidy looked at {len(sources) - len(left_out)} files that differ from {base}")
+    if left_out:
+        print(f"tidy: {seconds} seconds were over, not looked at: {' '.join(sorted(left_out))}")
+    yield from sorted(problems)
 
 
 def self_test():
@@ -140,11 +189,16 @@ def self_test():
     assert include_allowed("transport/onesided/reader.h", "transport/rdma/provider.h")
     assert include_allowed("broker/api/fetch.cpp", "broker/log/partition.h")
     assert include_allowed("broker/main.cpp", "broker/api/handler.h")
+    assert deep_sources(["broker/main.cpp", "transport/onesided/reader.h", "tests/fuzz/run_seeds.cpp", "README.md"]) == [
+        "broker/main.cpp", "transport/onesided/reader.cpp"]
 
 
 def main():
-    parser = argparse.ArgumentParser(usage="tools/tidy [--deep] [--fix]")
+    parser = argparse.ArgumentParser(usage="tools/tidy [--deep [--base COMMIT] [--seconds N] [--build FOLDER]] [--fix]")
     parser.add_argument("--deep", action="store_true")
+    parser.add_argument("--base")
+    parser.add_argument("--seconds", type=int, default=3600)
+    parser.add_argument("--build", default="build/release")
     parser.add_argument("--fix", action="store_true")
     options = parser.parse_args()
     self_test()
@@ -160,8 +214,10 @@ def main():
     problems += check_readmes(paths)
     problems += check_tour(paths)
     problems += check_format(paths, options.fix)
-    if options.deep:
-        problems += check_deep()
+    if options.deep and shutil.which("clang-tidy-14"):
+        problems += check_deep(options.base, options.seconds, options.build)
+    elif options.deep:
+        print("tidy: clang-tidy-14 is not installed, nothing was looked at with it")
     for problem in problems:
         print(problem)
     print(f"tidy: {len(paths)} files, {len(problems)} problems")

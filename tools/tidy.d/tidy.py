@@ -116,8 +116,12 @@ def check_format(paths, fix):
             yield f"{path}:1: not formatted; run tools/tidy --fix"
 
 
+def git_text(*arguments):
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout
+
+
 def git(*arguments):
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    return git_text(*arguments).split()
 
 
 def deep_base(given):
@@ -136,8 +140,22 @@ def deep_sources(changed):
     return sorted(path for path in sources if path.endswith(".cpp") and (ROOT / path).is_file())
 
 
+def changed_lines(diff):
+    """The new or changed lines of each file, from a diff without context."""
+    lines, path = {}, None
+    for line in diff.splitlines():
+        if line.startswith("+++ "):
+            path = line[6:]
+            lines.setdefault(path, set())
+        elif found := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
+            first = int(found.group(1))
+            lines[path].update(range(first, first + int(found.group(2) or 1)))
+    return lines
+
+
 def check_deep(base, seconds, build):
-    """clang-tidy on what differs from `base`, for `seconds` at most; what there was no time for is said, not counted."""
+    """clang-tidy on the lines that differ from `base`, for `seconds` at most; what there was no time for is said, not
+    counted. A file's older warnings are not those of who changes something else in it."""
     given, base = base, deep_base(base)
     if not git("rev-parse", "--verify", f"{base}^{{commit}}"):
         if given:
@@ -145,13 +163,13 @@ def check_deep(base, seconds, build):
         else:
             print("tidy: nothing to compare with, clang-tidy looked at nothing; --base COMMIT names something")
         return
-    changed = git("diff", "--name-only", "--diff-filter=AMR", base) + git("ls-files", "--others", "--exclude-standard")
-    sources = deep_sources(changed)
+    new = git("ls-files", "--others", "--exclude-standard")
+    sources = deep_sources(git("diff", "--name-only", "--diff-filter=AMR", base) + new)
     if sources and not (ROOT / build / "compile_commands.json").is_file():
         yield f"{build}:1: not built; tools/build first"
         return
     end = time.monotonic() + seconds
-    left_out = []
+    left_out, failures = [], []
 
     def look(path):
         if time.monotonic() >= end:
@@ -159,15 +177,21 @@ def check_deep(base, seconds, build):
             return []
         command = ["clang-tidy-14", "-p", build, "--quiet", f"--header-filter=^{ROOT}/(transport|broker|client)/", path]
         ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        found = [line.replace(f"{ROOT}/", "") for line in ran.stdout.splitlines() if re.search(r":\d+:\d+: (warning|error):", line)]
-        return found or ([f"{path}:1: clang-tidy ended with {ran.returncode}: {ran.stderr[-300:]}"] if ran.returncode else [])
+        found = re.findall(rf"^{ROOT}/(\S+?):(\d+):\d+: (?:warning|error): (.*)$", ran.stdout, re.M)
+        if not found and ran.returncode:
+            failures.append(f"{path}:1: clang-tidy ended with {ran.returncode}: {ran.stderr[-300:]}")
+        return found
 
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("CIUIC_JOBS", os.cpu_count()))) as pool:
-        problems = {line for lines in pool.map(look, sources) for line in lines}  # a header may be met twice
-    print(f"tidy: clang-tidy looked at {len(sources) - len(left_out)} files that differ from {base}")
+        warnings = {one for found in pool.map(look, sources) for one in found}  # a header may be met twice
+    lines = changed_lines(git_text("diff", "--unified=0", base))
+    lines.update({path: range(1 << 30) for path in new})
+    counted = {one for one in warnings if int(one[1]) in lines.get(one[0], ())}
+    print(f"tidy: clang-tidy looked at {len(sources) - len(left_out)} files that differ from {base}; "
+          f"{len(warnings - counted)} warnings in lines that do not")
     if left_out:
         print(f"tidy: {seconds} seconds were over, not looked at: {' '.join(sorted(left_out))}")
-    yield from sorted(problems)
+    yield from sorted([f"{path}:{line}: {text}" for path, line, text in counted] + failures)
 
 
 def self_test():
@@ -191,6 +215,8 @@ def self_test():
     assert include_allowed("broker/main.cpp", "broker/api/handler.h")
     assert deep_sources(["broker/main.cpp", "transport/onesided/reader.h", "tests/fuzz/run_seeds.cpp", "README.md"]) == [
         "broker/main.cpp", "transport/onesided/reader.cpp"]
+    assert changed_lines("--- a/x.h\n+++ b/x.h\n@@ -3,0 +4,2 @@ f\n+a\n+b\n@@ -9 +11 @@\n-c\n+d\n@@ -20,2 +21,0 @@\n") == {
+        "x.h": {4, 5, 11}}
 
 
 def main():

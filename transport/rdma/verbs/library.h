@@ -22,6 +22,7 @@ struct Library {
   F(ibverbs, ibv_destroy_cq) F(ibverbs, ibv_get_cq_event) F(ibverbs, ibv_ack_cq_events) F(ibverbs, ibv_modify_qp)      \
   F(ibverbs, ibv_wc_status_str)
   // clang-format on
+  // NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared
 #define CIUIC_DECLARE(library, function) decltype(&::function) function = nullptr;
   CIUIC_VERBS_FUNCTIONS(CIUIC_DECLARE)
 #undef CIUIC_DECLARE

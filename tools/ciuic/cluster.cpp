@@ -8,10 +8,11 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <thread>
 
+#include "client/include/ciuic/client.h"
+#include "tools/ciuic/output.h"
 #include "transport/kafka/messages/api_versions.h"
 #include "transport/kafka/messages/find_coordinator.h"
 #include "transport/kafka/messages/list_offsets.h"
@@ -23,33 +24,15 @@ namespace {
 constexpr std::size_t answer_bytes_max = 256U << 20;
 constexpr std::int16_t api_versions_newest_asked = 3;
 
-const char* remedy_for(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::unknown_topic_or_partition:
-      return "see what there is with `ciuic topics list`";
-    case ErrorCode::topic_already_exists:
-      return "choose another name, or pass --if-not-exists";
-    case ErrorCode::non_empty_group:
-      return "stop the group's consumers first";
-    case ErrorCode::group_id_not_found:
-      return "see what there is with `ciuic groups list`";
-    case ErrorCode::invalid_replication_factor:
-      return "ask for at most as many replicas as there are brokers";
-    case ErrorCode::unknown_member_id:
-      return "the group has members: stop its consumers first";
-    default:
-      return "";
-  }
-}
-
 std::pair<std::string, std::uint16_t> parse_address(const std::string& text) {
+  if (text.empty()) throw Failure(Exit::usage, "an empty name where a broker's should be", "write host:port");
   const auto colon = text.rfind(':');
   const bool bare = colon == std::string::npos || (text.front() == '[' && text.back() == ']');
   std::uint16_t port = 9092;
   if (!bare) {
-    const char* const end = text.data() + text.size();
-    if (std::from_chars(text.data() + colon + 1, end, port).ptr != end)
-      throw Failure(Exit::usage, "no such port: " + text, "write host:port");
+    const auto number = whole_number<std::uint16_t>(std::string_view(text).substr(colon + 1));
+    if (!number || *number == 0) throw Failure(Exit::usage, "no such port: " + text, "write host:port");
+    port = *number;
   }
   auto host = bare ? text : text.substr(0, colon);
   if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
@@ -88,9 +71,44 @@ UniqueFd dial(const std::string& host, std::uint16_t port, std::chrono::millisec
 
 }  // namespace
 
+const char* remedy_for(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::unknown_topic_or_partition:
+      return "see what there is with `ciuic topics list`";
+    case ErrorCode::topic_already_exists:
+      return "choose another name, or pass --if-not-exists";
+    case ErrorCode::non_empty_group:
+      return "stop the group's consumers first";
+    case ErrorCode::group_id_not_found:
+      return "see what there is with `ciuic groups list`";
+    case ErrorCode::invalid_replication_factor:
+      return "ask for at most as many replicas as there are brokers";
+    case ErrorCode::invalid_config:
+      return "`ciuic configs describe topic|broker NAME --all` shows keys and values";
+    case ErrorCode::unknown_member_id:
+      return "the group has members: stop its consumers first";
+    default:
+      return "";
+  }
+}
+
 void fail_with(ErrorCode code, const std::string& what, const std::string& text) {
   throw Failure(Exit::failed, fmt::format("{}: {}{}{}", what, kafka::name(code), text.empty() ? "" : ": ", text),
                 remedy_for(code));
+}
+
+bool Failures::add(ErrorCode code, const std::string& what, const std::string& text) {
+  if (code == ErrorCode::none) return false;
+  try {
+    fail_with(code, what, text);
+  } catch (const Failure& one) {
+    all_ = all_ ? Failure(all_->exit, fmt::format("{}; {}", all_->what(), one.what()), all_->remedy) : one;
+  }
+  return true;
+}
+
+void Failures::end() const {
+  if (all_) throw *all_;
 }
 
 // --- One connection ---
@@ -100,15 +118,14 @@ Connection::Connection(const std::string& host, std::uint16_t port, std::chrono:
   std::string why = "no address";
   socket_ = dial(host, port, timeout, why);
   if (socket_.get() < 0) {
-    throw Failure(Exit::unreachable, fmt::format("no broker at {}: {}", address_, why),
-                  "start one with `ciuic-broker`, or name another with -b host:port");
+    throw Failure(Exit::unreachable, fmt::format("no broker at {}: {}", address_, why), no_broker_remedy);
   }
   const auto take = [this](const kafka::ApiVersionsResponse& answer) {
     for (const auto& api : answer.api_keys) versions_[api.api_key] = {api.min_version, api.max_version};
   };
   kafka::ApiVersionsRequest request;
   request.client_software_name = "ciuic";
-  request.client_software_version = "0.1.0";
+  request.client_software_version = client::version();
   const auto body =
       exchange(kafka::encode_request(++correlation_, client_name, request, api_versions_newest_asked).flatten(),
                kafka::ApiVersionsRequest::api_key, api_versions_newest_asked);
@@ -136,8 +153,8 @@ std::int16_t Connection::version_for(std::int16_t api, kafka::VersionRange ours)
   return version;
 }
 
-void Connection::lost(const std::string& why) {
-  throw Failure(Exit::unreachable, fmt::format("{} was lost: {}", address_, why));
+void Connection::lost(const std::string& why, const std::string& remedy) {
+  throw Failure(Exit::unreachable, fmt::format("{} was lost: {}", address_, why), remedy);
 }
 
 void Connection::send_all(Bytes bytes) {
@@ -164,7 +181,8 @@ void Connection::receive_all(MutableBytes bytes) {
     } else if (errno == EAGAIN) {
       pollfd wait{socket_.get(), POLLIN, 0};
       if (::poll(&wait, 1, static_cast<int>(timeout_.count())) == 0)
-        lost(fmt::format("no answer within {} ms", timeout_.count()));
+        lost(fmt::format("no answer within {} ms", timeout_.count()),
+             "look at the broker's log, or let --timeout be longer");
     } else if (errno != EINTR) {
       lost(std::strerror(errno));
     }
@@ -176,7 +194,8 @@ Buffer Connection::exchange(const Buffer& frame, std::int16_t api, std::int16_t 
   std::array<std::byte, 4> head{};
   receive_all(head);
   const auto size = kafka::load_be<std::int32_t>(head.data());
-  if (size < 4 || static_cast<std::size_t>(size) > answer_bytes_max) lost("its answer is no Kafka frame");
+  if (size < 4 || static_cast<std::size_t>(size) > answer_bytes_max)
+    lost("its answer is no Kafka frame", "is it a PLAINTEXT listener?");
   Buffer answer(static_cast<std::size_t>(size));
   receive_all(answer);
   const auto split = kafka::split_response(answer, api, version);

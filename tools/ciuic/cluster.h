@@ -17,11 +17,25 @@ namespace ciuic::tool {
 
 using kafka::ErrorCode;
 
+/// What to do about an error; empty where its text says it all.
+[[nodiscard]] const char* remedy_for(ErrorCode code);
 /// "TOPIC_ALREADY_EXISTS: text" ends the command; `remedy` by code where there is a known one.
 [[noreturn]] void fail_with(ErrorCode code, const std::string& what, const std::string& text = {});
 inline void check(ErrorCode code, const std::string& what, const std::string& text = {}) {
   if (code != ErrorCode::none) fail_with(code, what, text);
 }
+
+/// Answers about several things: those that went well are told before the errors of the others end the command.
+class Failures {
+ public:
+  /// Is it an error? Then it is kept.
+  bool add(ErrorCode code, const std::string& what, const std::string& text = {});
+  /// Throws Failure if there was one: all of them, the first one's remedy.
+  void end() const;
+
+ private:
+  std::optional<Failure> all_;
+};
 
 /// One blocking connection to one broker.
 class Connection {
@@ -54,7 +68,7 @@ class Connection {
   Buffer exchange(const Buffer& frame, std::int16_t api, std::int16_t version);
   void send_all(Bytes bytes);
   void receive_all(MutableBytes bytes);
-  [[noreturn]] void lost(const std::string& why);
+  [[noreturn]] void lost(const std::string& why, const std::string& remedy = {});
 
   std::string address_;
   std::chrono::milliseconds timeout_;

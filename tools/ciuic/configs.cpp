@@ -1,6 +1,7 @@
 // ciuic configs: describe, set, delete.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "tools/ciuic/cluster.h"
@@ -68,6 +69,10 @@ void describe(const Common& common, const Options& options) {
       table.row({config.name, config.value.value_or(config.is_sensitive ? "(hidden)" : ""),
                  source_name(config.config_source)});
     }
+  }
+  for (const auto& key : options.keys) {
+    if (std::none_of(out.begin(), out.end(), [&](const Json& one) { return one["key"] == key; }))
+      fail_with(ErrorCode::invalid_config, fmt::format("{} {}", options.kind, options.name), "no such key: " + key);
   }
   if (common.json) return print_json(out);
   table.empty() ? print("Everything is at its default; --all shows it.") : table.print();

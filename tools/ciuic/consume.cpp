@@ -3,12 +3,13 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "client/include/ciuic/consumer.h"
 #include "tools/ciuic/client_options.h"
@@ -36,17 +37,66 @@ struct Options {
 
 using At = std::map<std::int32_t, std::int64_t>;
 
-std::vector<client::TopicPartition> wanted_partitions(client::Consumer& consumer, const Options& options,
-                                                      client::Milliseconds patience) {
-  std::vector<client::TopicPartition> all;
-  for (const auto index : options.partitions) all.push_back({options.topic, index});
-  if (!all.empty()) return all;
-  const std::vector<std::string> names{options.topic};
-  for (const auto& topic : value_or_fail(consumer.topics(names, patience))) {
-    for (const auto& partition : topic.partitions) all.push_back({topic.topic, partition.partition});
+bool at_beginning(const Options& options) { return options.from == "beginning" || options.from == "earliest"; }
+bool at_end(const Options& options) { return options.from == "end" || options.from == "latest"; }
+
+/// A group's progress: what has been printed, not what has been fetched, as -c or a fault may end between the two.
+class Commits {
+ public:
+  void printed(std::int32_t partition, std::int64_t next) { next_[partition] = next; }
+  void lost(std::span<const client::TopicPartition> partitions) {
+    for (const auto& each : partitions) next_.erase(each.partition);
   }
-  if (all.empty())
-    throw Failure(Exit::failed, options.topic + ": no such topic", "see what there is with `ciuic topics list`");
+  client::Result<void> commit(client::Consumer& consumer, const std::string& topic) {
+    last_ = std::chrono::steady_clock::now();
+    if (next_.empty() || std::fflush(stdout) != 0) return {};
+    std::vector<client::TopicPartitionOffset> offsets;
+    for (const auto& [partition, next] : next_) offsets.push_back({topic, partition, next, {}});
+    auto done = consumer.commit_sync(offsets);
+    if (done) next_.clear();
+    return done;
+  }
+  [[nodiscard]] bool due() const { return std::chrono::steady_clock::now() - last_ >= std::chrono::seconds(1); }
+
+ private:
+  At next_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+/// What of -g, -o, -p and -e does not go together.
+void check_combination(const Options& options) {
+  const bool stored = options.from == "stored";
+  if (options.group.empty()) {
+    if (stored) throw Failure(Exit::usage, "-o stored: no group has stored anything", "name one with --group");
+    return;
+  }
+  if (options.exit_at_end)
+    throw Failure(Exit::usage, "-e and --group exclude each other",
+                  "a group's members share partitions: none of them knows the end; use -c");
+  if (!options.partitions.empty())
+    throw Failure(Exit::usage, "-p and --group exclude each other", "a group deals out the partitions; leave out one");
+  if (!stored && !at_beginning(options) && !at_end(options))
+    throw Failure(Exit::usage, fmt::format("-o {} and --group exclude each other", options.from),
+                  "a group begins where it has committed, else at -o beginning or -o end; `ciuic groups reset-offsets` "
+                  "moves it");
+}
+
+/// The topic's partitions, or those of -p, which must be among them. Asks by itself: the client library would wait for
+/// a topic that may still come.
+std::vector<client::TopicPartition> wanted_partitions(const Common& common, const Options& options) {
+  Cluster cluster(common.bootstrap, std::chrono::milliseconds(common.timeout_ms));
+  std::set<std::int32_t> there;
+  for (const auto& partition : cluster.topic(options.topic).partitions) there.insert(partition.partition_index);
+  std::vector<client::TopicPartition> all;
+  for (const auto index : options.partitions) {
+    if (there.count(index) == 0)
+      throw Failure(Exit::usage,
+                    fmt::format("{}-{}: the topic has partitions 0 … {}", options.topic, index, *there.rbegin()));
+    all.push_back({options.topic, index});
+  }
+  if (all.empty()) {
+    for (const auto index : there) all.push_back({options.topic, index});
+  }
   return all;
 }
 
@@ -59,14 +109,15 @@ At by_partition(const std::vector<client::TopicPartitionOffset>& offsets) {
 /// Where -o says to begin, for every partition.
 std::vector<client::TopicPartitionOffset> starts(client::Consumer& consumer,
                                                  const std::vector<client::TopicPartition>& partitions,
-                                                 const std::string& from, client::Milliseconds patience) {
+                                                 const Options& options, client::Milliseconds patience) {
   std::vector<client::TopicPartitionOffset> out;
   for (const auto& at : partitions) out.push_back({at.topic, at.partition, client::offset_beginning, {}});
-  if (from == "beginning" || from == "earliest") return out;
-  if (from == "end" || from == "latest" || from == "stored") {
-    for (auto& each : out) each.offset = from == "stored" ? client::offset_stored : client::offset_end;
+  if (at_beginning(options)) return out;
+  if (at_end(options)) {
+    for (auto& each : out) each.offset = client::offset_end;
     return out;
   }
+  const auto& from = options.from;
   if (!from.empty() && from.front() == '@') {
     const auto time = parse_time(from.substr(1));
     for (auto& each : out) each.offset = time;
@@ -76,19 +127,18 @@ std::vector<client::TopicPartitionOffset> starts(client::Consumer& consumer,
     }
     return found;
   }
-  std::int64_t number = 0;
-  const char* const end = from.data() + from.size();
-  if (std::from_chars(from.data(), end, number).ptr != end || from.empty()) {
+  const auto number = whole_number<std::int64_t>(from);
+  if (!number) {
     throw Failure(Exit::usage, "no place to begin: " + from,
                   "write beginning, end, stored, an offset, -N (that many from the end) or @time");
   }
-  if (number >= 0) {
-    for (auto& each : out) each.offset = number;
+  if (*number >= 0) {
+    for (auto& each : out) each.offset = *number;
     return out;
   }
   const auto ends = by_partition(value_or_fail(consumer.end_offsets(partitions, patience)));
   const auto begins = by_partition(value_or_fail(consumer.beginning_offsets(partitions, patience)));
-  for (auto& each : out) each.offset = std::max(ends.at(each.partition) + number, begins.at(each.partition));
+  for (auto& each : out) each.offset = std::max(ends.at(each.partition) + *number, begins.at(each.partition));
   return out;
 }
 
@@ -133,25 +183,32 @@ void report_paths(client::Consumer& consumer) {
 
 void run(const Common& common, const Options& options) {
   const RecordFormat format(options.format);
+  check_combination(options);
   const client::Milliseconds patience(common.timeout_ms);
   auto config = client_config(common, options.settings);
   config.emplace_back("transport", options.transport);
   config.emplace_back("isolation.level", options.isolation);
   if (!options.group.empty()) {
     config.emplace_back("group.id", options.group);
-    config.emplace_back("auto.offset.reset", options.from == "end" || options.from == "latest" ? "latest" : "earliest");
+    config.emplace_back("auto.offset.reset", at_end(options) ? "latest" : "earliest");
   }
+  // In front: -X has the last word. A name mistyped is told, not made into a topic.
+  config.insert(config.begin(), {{"allow.auto.create.topics", "false"}, {"enable.auto.commit", "false"}});
+  Commits commits;  // outlives the consumer, whose end calls the listener
   auto consumer = value_or_fail(client::Consumer::open(config));
   At ends;
+  const auto partitions = wanted_partitions(common, options);
   if (options.group.empty()) {
-    const auto partitions = wanted_partitions(consumer, options, patience);
     if (options.exit_at_end) ends = by_partition(value_or_fail(consumer.end_offsets(partitions, patience)));
-    throw_on_error(consumer.assign(starts(consumer, partitions, options.from, patience)));
+    throw_on_error(consumer.assign(starts(consumer, partitions, options, patience)));
   } else {
-    throw_on_error(consumer.subscribe({options.topic}));
-    if (options.exit_at_end)
-      throw Failure(Exit::usage, "-e and --group exclude each other",
-                    "a group's members share partitions: none of them knows the end; use -c");
+    client::RebalanceListener listener;
+    listener.revoked = [&](std::span<const client::TopicPartition> gone) {
+      (void)commits.commit(consumer, options.topic);  // in vain: another member prints them again
+      commits.lost(gone);
+    };
+    listener.lost = [&commits](std::span<const client::TopicPartition> gone) { commits.lost(gone); };
+    throw_on_error(consumer.subscribe({options.topic}, std::move(listener)));
   }
   struct sigaction action {};
   action.sa_handler = [](int) { stop_asked = true; };
@@ -170,7 +227,12 @@ void run(const Common& common, const Options& options) {
     for (const auto& batch : batches) {
       throw_on_error(reader.open(batch));
       out.clear();
-      while (const auto* record = enough() ? nullptr : reader.next()) {
+      auto next = batch.last_offset() + 1;
+      while (const auto* record = reader.next()) {
+        if (enough()) {
+          next = record->offset;
+          break;
+        }
         common.json ? write_json(out, batch, *record) : format.write(out, batch, *record);
         ++done;
       }
@@ -181,6 +243,7 @@ void run(const Common& common, const Options& options) {
                       "the broker was away for longer than a lease: run it again");
       if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size())
         throw Failure(Exit::failed, "standard output is gone");
+      commits.printed(batch.partition(), next);
       progress.at(static_cast<std::uint64_t>(done));
       if (!path_told) {
         report_paths(consumer);
@@ -188,10 +251,11 @@ void run(const Common& common, const Options& options) {
       }
     }
     if (batches.empty()) std::fflush(stdout);
+    if (!options.group.empty() && commits.due()) (void)commits.commit(consumer, options.topic);  // else a second later
     if (options.exit_at_end && (batches.empty() || !ends.empty()) && all_read(consumer, options.topic, ends)) break;
   }
   std::fflush(stdout);
-  if (!options.group.empty() && done > 0) throw_on_error(consumer.commit_sync());
+  if (!options.group.empty()) throw_on_error(commits.commit(consumer, options.topic));
   throw_on_error(consumer.close());
   if (stop_asked) throw Failure(Exit::interrupted, fmt::format("interrupted after {} records", done));
 }
@@ -212,9 +276,13 @@ void add_consume(CLI::App& app, Common& common) {
       ->add_option("-o,--offset", options->from,
                    "beginning, end, stored, an offset, -N (that many from the end), @time")
       ->capture_default_str();
-  command->add_option("-c,--count", options->count, "Exit after this many records");
+  command->add_option("-c,--count", options->count, "Exit after this many records")
+      ->check(CLI::Range(std::int64_t{0}, std::numeric_limits<std::int64_t>::max()));
   command->add_flag("-e,--exit", options->exit_at_end, "Exit at the end");
-  command->add_option("-p,--partition", options->partitions, "Only these partitions");
+  command->add_option("-p,--partition", options->partitions, "Only this partition; may be repeated")
+      ->check(CLI::Range(0, std::numeric_limits<std::int32_t>::max()))
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("-g,--group", options->group, "Join this group and commit");
   command->add_option("--transport", options->transport, "rdma fails where auto falls back to tcp")
       ->check(CLI::IsMember({"auto", "rdma", "tcp"}))
@@ -223,7 +291,8 @@ void add_consume(CLI::App& app, Common& common) {
       ->check(CLI::IsMember({"read_uncommitted", "read_committed"}))
       ->capture_default_str();
   command->add_flag("--path", options->show_path, "Say on standard error which way the bytes come, and why");
-  command->add_option("-X", options->settings, "Any client setting: key=value; may be repeated");
+  command->add_option("-X", options->settings, "Any client setting: key=value; may be repeated")
+      ->allow_extra_args(false);
   command->callback([&common, options] { run(common, *options); });
 }
 

@@ -144,8 +144,7 @@ Finding checksum() {
 Finding broker(const Common& common) {
   Cluster cluster(common.bootstrap, std::chrono::milliseconds(std::min<std::int64_t>(common.timeout_ms, 2000)));
   try {
-    constexpr std::int16_t one_sided_connect = 17225;
-    const bool one_sided = cluster.any().has(one_sided_connect);
+    const bool one_sided = offers_one_sided(cluster);
     const auto count = cluster.metadata(std::vector<std::string>{}).brokers.size();
     return {"broker", one_sided ? State::good : State::hint,
             fmt::format("{}: {} broker(s), one-sided APIs {}", common.bootstrap, count,
@@ -160,21 +159,26 @@ void examine(const Common& common, bool peer, const std::string& source) {
   std::vector<Finding> findings{machine(),       providers(),       memory_lock(), huge_pages(), huge_shared_memory(),
                                 shared_memory(), anonymous_files(), checksum(),    open_files(), broker(common)};
   for (auto& finding : fabric_findings()) findings.push_back(std::move(finding));
-  if (peer)
-    for (auto& finding : peer_findings(common, source)) findings.push_back(std::move(finding));
+  if (peer) {
+    try {
+      for (auto& finding : peer_findings(common, source)) findings.push_back(std::move(finding));
+    } catch (const Failure& failure) {  // what was found of this host is told all the same
+      findings.push_back({"peer", State::missing, failure.what(), failure.remedy});
+    }
+  }
   Json out = Json::array();
-  bool missing = false;
+  std::string missing;
   for (const auto& finding : findings) {
     const auto* state = finding.state == State::good   ? "good"
                         : finding.state == State::hint ? "could be better"
                                                        : "missing";
-    missing = missing || finding.state == State::missing;
+    if (finding.state == State::missing) missing += (missing.empty() ? "" : ", ") + finding.what;
     out.push_back({{"what", finding.what}, {"state", state}, {"detail", finding.detail}, {"remedy", finding.remedy}});
     if (common.json) continue;
     const auto colour = finding.state == State::good   ? Colour::green
                         : finding.state == State::hint ? Colour::yellow
                                                        : Colour::red;
-    print(fmt::format("{} {:<14} {}",
+    print(fmt::format("{} {:<18} {}",
                       paint(colour, finding.state == State::good   ? "ok "
                                     : finding.state == State::hint ? "-- "
                                                                    : "NO "),
@@ -182,9 +186,7 @@ void examine(const Common& common, bool peer, const std::string& source) {
     if (!finding.remedy.empty()) print(fmt::format("    {}", paint(Colour::dim, finding.remedy)));
   }
   if (common.json) print_json(out);
-  if (missing)
-    throw Failure(Exit::found_wrong, "something that a broker needs is missing on this host",
-                  "see the lines marked NO");
+  if (!missing.empty()) throw Failure(Exit::found_wrong, "missing: " + missing, "see the lines marked NO");
 }
 
 }  // namespace

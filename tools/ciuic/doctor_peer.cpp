@@ -9,6 +9,7 @@
 #include "tools/ciuic/finding.h"
 #include "transport/base/clock.h"
 #include "transport/kafka/messages/ciuic_onesided.h"
+#include "transport/kafka/messages/describe_configs.h"
 #include "transport/rdma/registry.h"
 
 namespace ciuic::tool {
@@ -121,10 +122,26 @@ Finding measure(const std::string& provider, rdma::Endpoint& endpoint, const Pla
 
 }  // namespace
 
+bool offers_one_sided(Cluster& cluster) {
+  if (!cluster.any().has(kafka::OneSidedConnectRequest::api_key)) return false;
+  constexpr std::int8_t broker_resource = 4;
+  for (const auto& broker : cluster.metadata(std::vector<std::string>{}).brokers) {
+    kafka::DescribeConfigsRequest request;
+    auto& asked = request.resources.emplace_back();
+    asked.resource_type = broker_resource;
+    asked.resource_name = std::to_string(broker.node_id);
+    asked.configuration_keys = std::vector<std::string>{"onesided.enable"};
+    for (const auto& result : cluster.node(broker.node_id).call<kafka::DescribeConfigsResponse>(request).results)
+      for (const auto& config : result.configs)
+        if (config.value == "false") return false;
+  }
+  return true;
+}
+
 std::vector<Finding> peer_findings(const Common& common, const std::string& source) {
   Cluster cluster(common.bootstrap, std::chrono::milliseconds(common.timeout_ms));
   auto& connection = cluster.any();
-  if (!connection.has(kafka::OneSidedConnectRequest::api_key))
+  if (!offers_one_sided(cluster))
     return {{"peer", State::missing, common.bootstrap + " has no one-sided APIs",
              "is it a CiuicKafka broker, with onesided.enable=true?"}};
   const auto metadata = cluster.metadata();

@@ -15,6 +15,9 @@ enum class Exit : int {
   interrupted = 130
 };
 
+/// What to do where no broker answers.
+inline constexpr const char* no_broker_remedy = "start one with `ciuic-broker`, or name another with -b host:port";
+
 /// Ends the command: what went wrong, and what to do about it.
 class Failure : public std::runtime_error {
  public:

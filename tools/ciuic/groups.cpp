@@ -169,15 +169,21 @@ void describe(const Common& common, const Options& options) {
 void remove(const Common& common, const Options& options) {
   auto cluster = open(common);
   Json out = Json::array();
+  Failures failures;
   for (const auto& name : options.groups) {
     kafka::DeleteGroupsRequest request;
     request.groups_names = {name};
-    for (const auto& result : cluster.coordinator(name).call<kafka::DeleteGroupsResponse>(request).results)
-      check(result.error_code, name);
-    out.push_back({{"group", name}, {"deleted", true}});
-    if (!common.json) print(name + ": deleted");
+    for (const auto& result : cluster.coordinator(name).call<kafka::DeleteGroupsResponse>(request).results) {
+      if (failures.add(result.error_code, name)) {
+        out.push_back({{"group", name}, {"deleted", false}, {"error", kafka::name(result.error_code)}});
+        continue;
+      }
+      out.push_back({{"group", name}, {"deleted", true}});
+      if (!common.json) print(name + ": deleted");
+    }
   }
   if (common.json) print_json(out);
+  failures.end();
 }
 
 /// "topic" or "topic:0,2" → topic and partitions (none: all).
@@ -186,10 +192,10 @@ std::pair<std::string, std::vector<std::int32_t>> parse_topic(const std::string&
   std::vector<std::int32_t> partitions;
   if (colon == std::string::npos) return {text, partitions};
   for (const auto& part : CLI::detail::split(text.substr(colon + 1), ',')) {
-    std::int32_t number = -1;
-    if (!CLI::detail::lexical_cast(part, number) || number < 0)
-      throw Failure(Exit::usage, "no partition: " + part, "write topic:0,1");
-    partitions.push_back(number);
+    const auto number = whole_number<std::int32_t>(part);
+    if (!number || *number < 0)
+      throw Failure(Exit::usage, fmt::format("no partition: {} in {}", part, text), "write topic:0,1");
+    partitions.push_back(*number);
   }
   return {text.substr(0, colon), partitions};
 }
@@ -205,11 +211,11 @@ std::map<std::int32_t, std::int64_t> targets(Cluster& cluster, const std::string
     }
     return found;
   }
-  std::int64_t number = -1;
-  if (!CLI::detail::lexical_cast(to, number) || number < 0)
+  const auto number = whole_number<std::int64_t>(to);
+  if (!number || *number < 0)
     throw Failure(Exit::usage, "no offset: " + to, "write earliest, latest, a number or @time");
   const auto begin = cluster.offsets(topic, -2);
-  for (auto& [partition, offset] : end) offset = std::clamp(number, begin.at(partition), offset);
+  for (auto& [partition, offset] : end) offset = std::clamp(*number, begin.at(partition), offset);
   return end;
 }
 
@@ -229,7 +235,12 @@ void reset(const Common& common, const Options& options) {
       const auto [topic, only] = parse_topic(each);
       auto& to = request.topics.emplace_back();
       to.name = topic;
-      for (const auto& [partition, offset] : targets(cluster, topic, options.to)) {
+      const auto found = targets(cluster, topic, options.to);
+      for (const auto partition : only) {
+        if (found.count(partition) == 0)
+          fail_with(ErrorCode::unknown_topic_or_partition, fmt::format("{}-{}", topic, partition));
+      }
+      for (const auto& [partition, offset] : found) {
         if (!only.empty() && std::find(only.begin(), only.end(), partition) == only.end()) continue;
         auto& commit = to.partitions.emplace_back();
         commit.partition_index = partition;
@@ -283,8 +294,10 @@ void add_groups(CLI::App& app, Common& common) {
       ->required();
   auto* const changed = sub("reset-offsets", "Commit other offsets for a group without members", reset);
   changed->add_option("group", options->groups, "Names")->required();
-  changed->add_option("-t,--topic", options->topics,
-                      "topic or topic:0,2; may be repeated; otherwise all that are committed");
+  changed
+      ->add_option("-t,--topic", options->topics,
+                   "topic or topic:0,2; may be repeated; otherwise all that are committed")
+      ->allow_extra_args(false);
   changed->add_option("--to", options->to, "earliest, latest, an offset, or @time")->required();
   changed->add_flag("--dry-run", options->dry_run, "Only show what would change");
 }

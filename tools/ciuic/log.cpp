@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <memory>
@@ -40,13 +39,12 @@ MappedFile::~MappedFile() {
 
 std::int64_t base_offset_of(const std::string& path) {
   const auto stem = fs::path(path).stem().string();
-  std::int64_t base = -1;
-  const char* const end = stem.data() + stem.size();
-  if (std::from_chars(stem.data(), end, base).ptr != end || stem.empty()) {
+  const auto base = whole_number<std::int64_t>(stem);
+  if (!base || *base < 0) {
     throw Failure(Exit::usage, path + ": its name is not a base offset",
                   "name a segment's .log, .index or .timeindex, or a partition's directory");
   }
-  return base;
+  return *base;
 }
 
 namespace {
@@ -205,6 +203,9 @@ void look(const Common& common, const Options& options) {
   std::vector<fs::path> files;
   for (const auto& path : options.paths) {
     std::error_code error;
+    if (!fs::exists(path, error))
+      throw Failure(Exit::failed, fmt::format("{}: {}", path, std::strerror(error ? error.value() : ENOENT)),
+                    "name a .log, .index or .timeindex, or a directory");
     if (!fs::is_directory(path, error)) {
       files.emplace_back(path);
       continue;

@@ -1,10 +1,10 @@
 // ciuic: the command line. Each subcommand is a file of its own; this one only parses and ends.
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 
+#include "client/include/ciuic/client.h"
 #include "tools/ciuic/commands.h"
 #include "tools/ciuic/failure.h"
 #include "transport/base/log.h"
@@ -19,14 +19,30 @@ void add_common(CLI::App& command, Common& common) {
   command.add_flag("--json", common.json, "Output for programs");
 }
 
+namespace {
+
+/// CLI11's text, but where a subcommand is wanted: the word that is none, and those that are.
+std::string usage_text(const CLI::App* app, const CLI::Error& error) {
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  const auto known = app->get_subcommands([](const CLI::App*) { return true; });
+  if (known.empty()) return CLI::FailureMessage::simple(app, error);
+  const auto words = app->remaining();
+  auto text =
+      app->get_name() + ": " + (words.empty() ? "a subcommand is required" : words.front() + " is no subcommand");
+  for (const auto* each : known) text += (each == known.front() ? ": " : ", ") + each->get_name();
+  return text + "\nRun with --help for more information.\n";
+}
+
+}  // namespace
 }  // namespace ciuic::tool
 
 int main(int argc, char** argv) {
   using namespace ciuic::tool;
   ciuic::log::set_level(ciuic::log::Level::warn);
   CLI::App app("CiuicKafka's command: topics, groups, configs, data, log files, and what this host can do.", "ciuic");
-  app.set_version_flag("--version", "ciuic 0.1.0");
+  app.set_version_flag("--version", fmt::format("ciuic {}", ciuic::client::version()));
   app.require_subcommand(1);
+  app.failure_message(usage_text);
   app.footer(
       "Exit codes: 0 done; 1 refused by the broker or a file; 2 wrong command line; 3 no broker answers;\n"
       "4 what was looked at is damaged or missing something (log, doctor); 130 interrupted.\n"
@@ -49,10 +65,7 @@ int main(int argc, char** argv) {
     return code == 0 ? 0 : static_cast<int>(Exit::usage);
   } catch (const Failure& failure) {
     std::fflush(stdout);
-    const bool terminal = ::isatty(STDERR_FILENO) != 0;
-    std::fputs(
-        fmt::format("{}ciuic:{} {}\n", terminal ? "\x1b[31m" : "", terminal ? "\x1b[0m" : "", failure.what()).c_str(),
-        stderr);
+    std::fputs(fmt::format("{} {}\n", paint(Colour::red, "ciuic:", Stream::error), failure.what()).c_str(), stderr);
     if (!failure.remedy.empty()) std::fputs(fmt::format("       {}\n", failure.remedy).c_str(), stderr);
     return static_cast<int>(failure.exit);
   } catch (const std::exception& error) {

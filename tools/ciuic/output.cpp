@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -17,9 +16,9 @@ namespace ciuic::tool {
 
 namespace {
 
-bool colours() {
-  static const bool on = ::isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr;
-  return on;
+bool colours(Stream to) {
+  const char* const unwanted = std::getenv("NO_COLOR");
+  return (unwanted == nullptr || *unwanted == '\0') && ::isatty(static_cast<int>(to)) != 0;
 }
 
 bool is_number(std::string_view text) {
@@ -33,8 +32,8 @@ std::int64_t now_ms() {
 
 }  // namespace
 
-std::string paint(Colour colour, std::string_view text) {
-  if (!colours() || colour == Colour::plain) return std::string(text);
+std::string paint(Colour colour, std::string_view text, Stream to) {
+  if (colour == Colour::plain || !colours(to)) return std::string(text);
   const char* code = "";
   switch (colour) {
     case Colour::bold:
@@ -135,12 +134,9 @@ std::string time_text(std::int64_t ms) {
 }
 
 std::int64_t parse_time(const std::string& text) {
-  std::int64_t number = 0;
-  const char* const end = text.data() + text.size();
-  if (const auto [at, error] = std::from_chars(text.data(), end, number);
-      error == std::errc{} && at == end && number >= 0) {
+  if (const auto number = whole_number<std::int64_t>(text); number && *number >= 0) {
     constexpr std::int64_t seconds_end = 100'000'000'000;  // below: seconds, until the year 5138
-    return number < seconds_end ? number * 1000 : number;
+    return *number < seconds_end ? *number * 1000 : *number;
   }
   for (const char* format :
        {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%d"}) {

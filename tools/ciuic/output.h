@@ -1,6 +1,8 @@
 #pragma once
+#include <charconv>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,8 +19,9 @@ struct Common {
 };
 
 enum class Colour { plain, bold, red, green, yellow, dim };
-/// `text` coloured where standard output is a terminal (NO_COLOR is honoured), as it is elsewhere.
-[[nodiscard]] std::string paint(Colour colour, std::string_view text);
+enum class Stream : int { out = 1, error = 2 };
+/// `text` coloured where the stream is a terminal (NO_COLOR is honoured), as it is elsewhere.
+[[nodiscard]] std::string paint(Colour colour, std::string_view text, Stream to = Stream::out);
 
 /// Columns as wide as needed; numbers (cells of digits only) to the right.
 class Table {
@@ -51,6 +54,14 @@ class Progress {
   std::int64_t last_ms_ = 0;
 };
 
+/// The whole text as a number of T; nothing where it is none, or out of T's range.
+template <class T>
+[[nodiscard]] std::optional<T> whole_number(std::string_view text) {
+  T number{};
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc{} && at == end ? std::optional(number) : std::nullopt;
+}
 /// 1536 → "1.5 KiB".
 [[nodiscard]] std::string bytes_text(std::uint64_t bytes);
 /// Milliseconds since 1970 as "2026-01-31T12:00:00.000Z"; "-" for -1.

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <mutex>
 
@@ -80,14 +81,14 @@ class Sender {
   std::vector<client::Header> headers_;
 };
 
-void send_lines(std::FILE* in, Sender& sender, const Options& options, Progress& progress) {
+void send_lines(std::FILE* in, const std::string& path, Sender& sender, const Options& options, Progress& progress) {
   std::string pending;
   std::uint64_t done = 0;
   char block[1 << 16];
   for (;;) {
     const auto got = ::read(::fileno(in), block, sizeof block);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw Failure(Exit::failed, fmt::format("reading: {}", std::strerror(errno)));
+    if (got < 0) throw Failure(Exit::failed, fmt::format("{}: {}", path, std::strerror(errno)));
     if (got == 0) break;
     pending.append(block, static_cast<std::size_t>(got));
     std::size_t from = 0;
@@ -125,7 +126,7 @@ void run(const Common& common, const Options& options) {
     Progress progress(path == "-" ? "bytes" : path, error ? 0 : size, path != "-" || ::isatty(STDIN_FILENO) == 0);
     auto* const in = path == "-" ? stdin : opened.get();
     if (!options.whole) {
-      send_lines(in, sender, options, progress);
+      send_lines(in, path, sender, options, progress);
       continue;
     }
     std::string all;
@@ -159,12 +160,14 @@ void add_produce(CLI::App& app, Common& common) {
   command->add_option("-z,--compression", options->compression, "Codec of the batches")
       ->check(CLI::IsMember({"none", "gzip", "snappy", "lz4", "zstd"}))
       ->capture_default_str();
-  command->add_option("-p,--partition", options->partition, "Always this partition");
-  command->add_option("-H,--header", options->headers, "key=value; may be repeated");
+  command->add_option("-p,--partition", options->partition, "Always this partition")
+      ->check(CLI::Range(0, std::numeric_limits<std::int32_t>::max()));
+  command->add_option("-H,--header", options->headers, "key=value; may be repeated")->allow_extra_args(false);
   command->add_option("--acks", options->acks, "0, 1 or all")
       ->check(CLI::IsMember({"0", "1", "-1", "all"}))
       ->capture_default_str();
-  command->add_option("-X", options->settings, "Any client setting: key=value; may be repeated");
+  command->add_option("-X", options->settings, "Any client setting: key=value; may be repeated")
+      ->allow_extra_args(false);
   command->add_flag("--whole", options->whole, "Each file is one record");
   command->add_flag("-Z,--null", options->empty_is_null, "An empty value is null (a tombstone)");
   command->callback([&common, options] { run(common, *options); });

@@ -66,23 +66,36 @@ void create(const Common& common, const Options& options) {
       topic.configs.push_back({each.substr(0, equals), each.substr(equals + 1)});
     }
   }
-  const auto response = cluster.any().call<kafka::CreateTopicsResponse>(request);
+  auto response = cluster.any().call<kafka::CreateTopicsResponse>(request);
   Json out = Json::array();
-  for (const auto& topic : response.topics) {
+  Failures failures;
+  for (auto& topic : response.topics) {
     const bool there = topic.error_code == ErrorCode::topic_already_exists && options.lenient;
-    if (!there) check(topic.error_code, topic.name, topic.error_message.value_or(""));
-    out.push_back({{"topic", topic.name},
-                   {"created", !there && !options.validate},
-                   {"partitions", topic.num_partitions},
-                   {"replicas", topic.replication_factor},
-                   {"id", topic.topic_id.to_string()}});
+    if (!there && failures.add(topic.error_code, topic.name, topic.error_message.value_or(""))) {
+      out.push_back({{"topic", topic.name}, {"created", false}, {"error", kafka::name(topic.error_code)}});
+      continue;
+    }
+    if (there) {  // the answer is an error's: what the topic is like, metadata says
+      const auto known = cluster.topic(topic.name);
+      topic.num_partitions = static_cast<std::int32_t>(known.partitions.size());
+      topic.replication_factor = static_cast<std::int16_t>(known.partitions.front().replica_nodes.size());
+      topic.topic_id = known.topic_id;
+    }
+    Json one{{"topic", topic.name},
+             {"created", !there && !options.validate},
+             {"partitions", topic.num_partitions},
+             {"replicas", topic.replication_factor}};
+    if (!options.validate) one["id"] = topic.topic_id.to_string();
+    out.push_back(std::move(one));
     if (common.json) continue;
-    const auto* what = there ? "already there" : options.validate ? "could be created" : "created";
-    print(topic.num_partitions < 0 ? fmt::format("{}: {}", topic.name, what)
-                                   : fmt::format("{}: {}, {} partitions, {} replicas", topic.name, what,
-                                                 topic.num_partitions, topic.replication_factor));
+    print(fmt::format("{}: {}, {} partitions, {} replicas", topic.name,
+                      there              ? "already there"
+                      : options.validate ? "could be created"
+                                         : "created",
+                      topic.num_partitions, topic.replication_factor));
   }
   if (common.json) print_json(out);
+  failures.end();
 }
 
 void remove(const Common& common, const Options& options) {
@@ -93,13 +106,19 @@ void remove(const Common& common, const Options& options) {
   for (const auto& name : options.names) request.topics.emplace_back().name = name;
   const auto response = cluster.any().call<kafka::DeleteTopicsResponse>(request);
   Json out = Json::array();
+  Failures failures;
   for (const auto& topic : response.responses) {
+    const auto name = topic.name.value_or("");
     const bool missing = topic.error_code == ErrorCode::unknown_topic_or_partition && options.lenient;
-    if (!missing) check(topic.error_code, topic.name.value_or(""), topic.error_message.value_or(""));
-    out.push_back({{"topic", topic.name.value_or("")}, {"deleted", !missing}});
-    if (!common.json) print(fmt::format("{}: {}", topic.name.value_or(""), missing ? "was not there" : "deleted"));
+    if (!missing && failures.add(topic.error_code, name, topic.error_message.value_or(""))) {
+      out.push_back({{"topic", name}, {"deleted", false}, {"error", kafka::name(topic.error_code)}});
+      continue;
+    }
+    out.push_back({{"topic", name}, {"deleted", !missing}});
+    if (!common.json) print(fmt::format("{}: {}", name, missing ? "was not there" : "deleted"));
   }
   if (common.json) print_json(out);
+  failures.end();
 }
 
 void describe(const Common& common, const Options& options) {
@@ -169,12 +188,19 @@ void alter(const Common& common, const Options& options) {
   }
   const auto response = cluster.any().call<kafka::CreatePartitionsResponse>(request);
   Json out = Json::array();
+  Failures failures;
   for (const auto& topic : response.results) {
-    check(topic.error_code, topic.name, topic.error_message.value_or(""));
-    out.push_back({{"topic", topic.name}, {"partitions", options.partitions}});
-    if (!common.json) print(fmt::format("{}: now {} partitions", topic.name, options.partitions));
+    if (failures.add(topic.error_code, topic.name, topic.error_message.value_or(""))) {
+      out.push_back({{"topic", topic.name}, {"altered", false}, {"error", kafka::name(topic.error_code)}});
+      continue;
+    }
+    out.push_back({{"topic", topic.name}, {"altered", !options.validate}, {"partitions", options.partitions}});
+    if (!common.json)
+      print(
+          fmt::format("{}: {} {} partitions", topic.name, options.validate ? "could have" : "now", options.partitions));
   }
   if (common.json) print_json(out);
+  failures.end();
 }
 
 }  // namespace
@@ -195,7 +221,7 @@ void add_topics(CLI::App& app, Common& common) {
   made->add_option("topic", options->names, "Names")->required();
   made->add_option("-p,--partitions", options->partitions, "Number of partitions; the broker's default otherwise");
   made->add_option("-r,--replicas", options->replicas, "Replicas of each partition; the broker's default otherwise");
-  made->add_option("-c,--config", options->configs, "key=value; may be repeated");
+  made->add_option("-c,--config", options->configs, "key=value; may be repeated")->allow_extra_args(false);
   made->add_flag("--if-not-exists", options->lenient, "A topic that is there already is no error");
   made->add_flag("--validate", options->validate, "Only say whether it would work");
   auto* const removed = sub("delete", "Delete topics and their data", remove);

@@ -124,8 +124,11 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ciuic-quickstart-"))
     broker = None
     kept = False
+    status = 0
     try:
         files, total = choose(options.corpus, options.bytes)
+        if not files:
+            sys.exit(f"{options.corpus}: no .c or .h files there; name a folder of C sources with --corpus")
         say(f"corpus: {len(files):,} files, {total / 1e6:,.0f} MB of C sources")
         broker = Broker(options.broker, folder)
         say(f"broker: {broker.address}, log in {folder}/logs")
@@ -164,15 +167,16 @@ def main():
         print()
         table(rows)
         print("\nrecords: unpacked and digested in Python, which is most of the time. batches: as stored (snappy), checked, not unpacked;"
-              "\ntheir bytes are those of the log. broker CPU: of all its threads, connecting included.")
-        digests = {combined(row["parts"]) for row in rows[1:4]}
+              "\ntheir bytes are those of the log, their digest is over the headers, whose CRC32C covers the rest (a producer"
+              "\nhas none: offsets are the broker's). broker CPU: of all its threads, connecting included.")
+        digests, headers = ({combined(row["parts"]) for row in kind} for kind in (rows[1:4], rows[4:]))
         counts = {row["records"] for row in rows}
         sizes = [{row["bytes"] for row in kind} for kind in (rows[:4], rows[4:])]
         print()
-        if len(digests) != 1 or len(counts) != 1 or any(len(one) != 1 for one in sizes):
+        if any(len(one) != 1 for one in (digests, headers, counts, *sizes)):
             print("the readers DISAGREE: see the digests, records and bytes above")
             sys.exit(1)
-        print(f"all digests agree: {digests.pop()}")
+        print(f"all digests agree: {digests.pop()} (records), {headers.pop()[:16]} (batches)")
         if options.keep:
             kept = True
             program = pathlib.Path(options.broker).parent / "ciuic"
@@ -185,10 +189,11 @@ def main():
     finally:
         if broker is not None and not kept:
             status = broker.stop()
-            if status != 0:
-                print(f"the broker ended with status {status}; its log:\n{(folder / 'broker.log').read_text()[-2000:]}", file=sys.stderr)
+            log = (folder / "broker.log").read_text()
         if not kept:
             shutil.rmtree(folder, ignore_errors=True)
+        if status != 0:
+            sys.exit(f"the broker ended with status {status}; its log:\n{log[-2000:]}")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ completions. CIUIC_BROKER is the broker, `ciuic` lies beside it (or CIUIC)."""
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -479,6 +480,10 @@ class CommandLine(Ciuic):
             text = run(*words.split(), "--help").stdout
             self.assertIn(f"ciuic {words}", text)
             self.assertIn("Exit codes:", text)
+
+    def test_readme_lists_every_command(self):
+        listed = re.search(r"`ciuic` \(([^)]+)\)", (ROOT / "README.md").read_text(encoding="utf-8")).group(1)
+        self.assertEqual(set(re.split(r",\s+", listed)), {words[0] for words in support.commands()})
 
     def test_wrong_command_lines_name_the_word_and_point_to_help(self):
         for words in [["topics", "list"], ["groups", "list"], ["doctor"], *(line.split() + more for line, more in ARGUMENTS.items())]:

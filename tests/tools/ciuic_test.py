@@ -163,6 +163,21 @@ class Groups(Ciuic):
             process.kill()
             process.communicate()
 
+    def test_an_interrupt_ends_a_member_whose_broker_is_gone(self):
+        with support.brokers.running("ours", program=support.BROKER, settings=self.settings) as broker:
+            self.call("topics", "create", "t", CIUIC_BOOTSTRAP=broker.address)
+            self.call("produce", "t", given="a\n", CIUIC_BOOTSTRAP=broker.address)
+            process = self.member(broker.address, "t", "-g", "g")
+            try:
+                self.assertEqual(process.stdout.readline(), "a\n")
+                broker.kill()
+                process.send_signal(signal.SIGINT)
+                _, errors = process.communicate(timeout=15)
+            finally:
+                process.kill()
+            self.assertNotEqual(process.returncode, 0)
+            self.assertIn(broker.address, errors)
+
     def test_members_and_their_partitions_are_shown_and_protect_the_group(self):
         self.filled(10)
         process = self.member(self.broker.address, self.topic, "-g", self.group)

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -47,15 +48,16 @@ class Commits {
   void lost(std::span<const client::TopicPartition> partitions) {
     for (const auto& each : partitions) next_.erase(each.partition);
   }
-  client::Result<void> commit(client::Consumer& consumer, const std::string& topic) {
+  client::Result<void> commit(client::Consumer& consumer, const std::string& topic, client::Milliseconds patience) {
     last_ = std::chrono::steady_clock::now();
     if (next_.empty() || std::fflush(stdout) != 0) return {};
     std::vector<client::TopicPartitionOffset> offsets;
     for (const auto& [partition, next] : next_) offsets.push_back({topic, partition, next, {}});
-    auto done = consumer.commit_sync(offsets);
+    auto done = consumer.commit_sync(offsets, patience);
     if (done) next_.clear();
     return done;
   }
+  void forget() { next_.clear(); }
   [[nodiscard]] bool due() const { return std::chrono::steady_clock::now() - last_ >= std::chrono::seconds(1); }
 
  private:
@@ -185,6 +187,8 @@ void run(const Common& common, const Options& options) {
   const RecordFormat format(options.format);
   check_combination(options);
   const client::Milliseconds patience(common.timeout_ms);
+  const auto brief =
+      std::min(patience, client::Milliseconds(2000));  // for what is tried again, or not to keep a ^C waiting
   auto config = client_config(common, options.settings);
   config.emplace_back("transport", options.transport);
   config.emplace_back("isolation.level", options.isolation);
@@ -204,7 +208,7 @@ void run(const Common& common, const Options& options) {
   } else {
     client::RebalanceListener listener;
     listener.revoked = [&](std::span<const client::TopicPartition> gone) {
-      (void)commits.commit(consumer, options.topic);  // in vain: another member prints them again
+      (void)commits.commit(consumer, options.topic, brief);  // in vain: another member prints them again
       commits.lost(gone);
     };
     listener.lost = [&commits](std::span<const client::TopicPartition> gone) { commits.lost(gone); };
@@ -251,11 +255,16 @@ void run(const Common& common, const Options& options) {
       }
     }
     if (batches.empty()) std::fflush(stdout);
-    if (!options.group.empty() && commits.due()) (void)commits.commit(consumer, options.topic);  // else a second later
+    if (!options.group.empty() && commits.due())
+      (void)commits.commit(consumer, options.topic, brief);  // or a second later
     if (options.exit_at_end && (batches.empty() || !ends.empty()) && all_read(consumer, options.topic, ends)) break;
   }
   std::fflush(stdout);
-  if (!options.group.empty()) throw_on_error(commits.commit(consumer, options.topic));
+  if (!options.group.empty()) {
+    const auto committed = commits.commit(consumer, options.topic, stop_asked ? brief : patience);
+    commits.forget();  // the end of the consumer does not try once more
+    throw_on_error(committed);
+  }
   throw_on_error(consumer.close());
   if (stop_asked) throw Failure(Exit::interrupted, fmt::format("interrupted after {} records", done));
 }

@@ -178,6 +178,28 @@ class Groups(Ciuic):
             self.assertNotEqual(process.returncode, 0)
             self.assertIn(broker.address, errors)
 
+    def test_what_one_member_has_printed_no_other_prints_when_partitions_move(self):
+        self.filled(10)
+        members = []
+        try:
+            for count in (1, 2):
+                members.append(self.member(self.broker.address, self.topic, "-g", self.group, "-X", "heartbeat.interval.ms=200"))
+                if count == 1:
+                    self.assertEqual([members[0].stdout.readline() for _ in range(10)], [f"{number}\n" for number in range(10)])
+                until(lambda: any(one["group"] == self.group for one in self.facts("groups", "list")))
+                until(lambda: (one := self.described())["state"] == "Stable" and sorted(len(each["assignment"]) for each in one["members"]) == [PARTITIONS // count] * count)
+            for partition in range(PARTITIONS):
+                self.says("produce", self.topic, "-p", partition, given=f"late {partition}\n")
+            until(lambda: self.described()["lag"] == 0)
+            for process in members:
+                process.send_signal(signal.SIGINT)
+            printed = [process.communicate(timeout=20)[0].splitlines() for process in members]
+        finally:
+            for process in members:
+                process.kill()
+                process.communicate()
+        self.assertEqual(sorted(printed), [[f"late {partition}"] for partition in range(PARTITIONS)])
+
     def test_members_and_their_partitions_are_shown_and_protect_the_group(self):
         self.filled(10)
         process = self.member(self.broker.address, self.topic, "-g", self.group)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The command `ciuic` against a live broker: every subcommand plain and with --json, what it refuses and how, colours,
-completions. CIUIC_BROKER is the broker, `ciuic` lies beside it (or CIUIC)."""
+completions. CIUIC_BROKER is the broker, `ciuic` lies beside it (or CIUIC). Over 600 lines in one file, as the last test holds
+all calls of this run against `ciuic --help`."""
 
 import itertools
 import json

@@ -3,10 +3,15 @@
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <memory>
+#include <optional>
 #include <type_traits>
 #include <utility>
+
+#include "transport/base/clock.h"
 
 namespace ciuic::broker::api {
 
@@ -27,6 +32,32 @@ boost::asio::awaitable<T> await_callback(Start start) {
         });
       },
       boost::asio::use_awaitable);
+}
+
+/// As `await_callback`, but for no longer than `wait`: nothing if the callback was not called by then. `start` runs in
+/// any case, and what it began goes on; a late value is dropped. No wait at all: nothing, always. REQUIRES: called on
+/// `executor`, which runs one thing at a time.
+template <class T, class Start>
+boost::asio::awaitable<std::optional<T>> await_callback_for(boost::asio::any_io_executor executor, Milliseconds wait,
+                                                            Start start) {
+  static_assert(std::is_trivially_copyable_v<Start>, "capture by reference");
+  struct Wait {
+    boost::asio::steady_timer timer;
+    std::optional<T> value{};
+  };
+  const auto state = std::make_shared<Wait>(boost::asio::steady_timer(executor, wait));
+  start([state, executor](T value) {
+    boost::asio::post(executor, [state, value = std::move(value)]() mutable {
+      state->value.emplace(std::move(value));
+      state->timer.cancel();
+    });
+  });
+  if (wait <= Milliseconds::zero()) co_return std::nullopt;
+  boost::system::error_code cancelled;
+  do {  // a peer that goes cancels what is waited for, and is still answered
+    co_await state->timer.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, cancelled));
+  } while (cancelled && !state->value);
+  co_return std::move(state->value);
 }
 
 }  // namespace ciuic::broker::api

@@ -1,4 +1,4 @@
-// v0 KIP-195 · v2 flexible · v3 quota errors.
+// v0 KIP-195 · v2 flexible · v3 quota errors. timeout_ms as in create_topics.cpp.
 #include "transport/kafka/messages/create_partitions.h"
 
 #include "broker/api/apis.h"
@@ -24,9 +24,16 @@ Awaitable<kafka::CreatePartitionsResponse> create_partitions(RequestContext& con
     wanted.push_back(std::move(more));
   }
   const auto commit = request.validate_only ? Commit::validate_only : Commit::yes;
-  const auto results = co_await await_callback<std::vector<NamedResult>>(
+  std::vector<std::string> names;
+  for (const auto& topic : wanted) names.push_back(topic.topic);
+  const auto results = co_await await_callback_for<std::vector<NamedResult>>(
+      context.connection->executor(), Milliseconds(request.timeout_ms),
       [&](auto done) { context.broker.controller->create_partitions(std::move(wanted), commit, std::move(done)); });
-  for (const auto& result : results) {
+  if (!results) {
+    for (const auto& name : names) response.results.push_back({name, ErrorCode::request_timed_out, std::nullopt});
+    co_return response;
+  }
+  for (const auto& result : *results) {
     auto& answer = response.results.emplace_back();
     answer.name = result.name;
     answer.error_code = result.error.code;

@@ -1,4 +1,6 @@
 // v2 throttle · v4 broker defaults by -1 (KIP-464) · v5 flexible, configs in the answer (KIP-525) · v7 topic id.
+// timeout_ms is how long the client waits: REQUEST_TIMED_OUT then, and the topic may come all the same. 0 never waits,
+// as with Apache; librdkafka asks so and takes the error for "under way".
 #include "transport/kafka/messages/create_topics.h"
 
 #include <map>
@@ -41,14 +43,27 @@ Awaitable<kafka::CreateTopicsResponse> create_topics(RequestContext& context, ka
     }
     topics.push_back(std::move(topic));
   }
-  const auto configs = std::make_shared<std::map<std::string, Overrides>>();
-  for (const auto& topic : topics) (*configs)[topic.name] = topic.config;
-  const auto made = co_await await_callback<std::vector<CreatedTopic>>(
+  std::map<std::string, Overrides> configs;
+  for (const auto& topic : topics) configs[topic.name] = topic.config;
+  if (topics.empty()) co_return response;
+  const auto made = co_await await_callback_for<std::vector<CreatedTopic>>(
+      context.connection->executor(), Milliseconds(request.timeout_ms),
       [&](auto done) { context.broker.controller->create_topics(std::move(topics), commit, std::move(done)); });
+  if (!made) {
+    for (const auto& wanted : request.topics) {
+      if (!configs.contains(wanted.name)) continue;  // answered already
+      auto& answer = response.topics.emplace_back();
+      answer.name = wanted.name;
+      answer.error_code = ErrorCode::request_timed_out;
+      answer.error_message.reset();
+    }
+    co_return response;
+  }
   const auto image = context.image();
-  for (const auto& topic : made) {
+  for (const auto& topic : *made) {
     auto& answer = response.topics.emplace_back();
     answer.name = topic.name;
+    answer.error_message.reset();
     if (!topic.id) {
       answer.error_code = topic.id.error().code;
       answer.error_message = topic.id.error().text;
@@ -58,7 +73,7 @@ Awaitable<kafka::CreateTopicsResponse> create_topics(RequestContext& context, ka
     answer.num_partitions = topic.partitions;
     answer.replication_factor = topic.replication_factor;
     auto& entries = answer.configs.emplace();
-    for (const auto& entry : describe_topic(layers(context.broker, *image), (*configs)[topic.name])) {
+    for (const auto& entry : describe_topic(layers(context.broker, *image), configs[topic.name])) {
       auto& config = entries.emplace_back();
       config.name = entry.key;
       config.value = entry.value;

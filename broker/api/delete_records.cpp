@@ -1,4 +1,5 @@
-// KIP-107 · v2 flexible. The log starts later; segments go as retention lets them.
+// KIP-107 · v2 flexible. The log starts later; segments go as retention lets them. timeout_ms is for followers that
+// have to agree: a broker alone has none to wait for, and answers 0 ms at once as Apache does.
 #include "transport/kafka/messages/delete_records.h"
 
 #include "broker/api/apis.h"

@@ -1,4 +1,4 @@
-// v4 flexible · v5 error message · v6 by topic id (KIP-516).
+// v4 flexible · v5 error message · v6 by topic id (KIP-516). timeout_ms as in create_topics.cpp.
 #include "transport/kafka/messages/delete_topics.h"
 
 #include "broker/api/apis.h"
@@ -34,11 +34,13 @@ Awaitable<kafka::DeleteTopicsResponse> delete_topics(RequestContext& context, ka
     ask(topic.name, topic.topic_id, topic.name ? ErrorCode::unknown_topic_or_partition : ErrorCode::unknown_topic_id);
   for (const auto& name : request.topic_names) ask(name, {}, ErrorCode::unknown_topic_or_partition);
   if (!ids.empty()) {
-    const auto errors = co_await await_callback<std::vector<kafka::Error>>(
+    const auto errors = co_await await_callback_for<std::vector<kafka::Error>>(
+        context.connection->executor(), Milliseconds(request.timeout_ms),
         [&](auto done) { context.broker.controller->delete_topics(std::move(ids), std::move(done)); });
-    for (std::size_t i = 0; i < errors.size() && i < places.size(); ++i) {
-      response.responses[places[i]].error_code = errors[i].code;
-      if (!errors[i].text.empty()) response.responses[places[i]].error_message = errors[i].text;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      auto& answer = response.responses[places[i]];
+      answer.error_code = errors ? (*errors)[i].code : ErrorCode::request_timed_out;
+      if (errors && !(*errors)[i].text.empty()) answer.error_message = (*errors)[i].text;
     }
   }
   co_return response;

@@ -13,6 +13,8 @@ constexpr std::int8_t transaction_key = 1;
 constexpr std::int8_t share_key = 2;
 constexpr std::int16_t several_keys = 4;
 constexpr std::int16_t knows_share = 6;
+// COORDINATOR_NOT_AVAILABLE after that: clients ask again.
+constexpr Milliseconds creation_max{5000};
 
 Response::Coordinator refuse(const std::string& key, ErrorCode code, std::optional<std::string> text = std::nullopt) {
   Response::Coordinator out;
@@ -35,9 +37,11 @@ Awaitable<void> ensure_offsets_topic(RequestContext& context) {
   topic.config = {{"cleanup.policy", "compact"},
                   {"compression.type", "producer"},
                   {"segment.bytes", std::to_string(config.offsets_segment_bytes)}};
-  const auto made = co_await await_callback<std::vector<CreatedTopic>>(
+  const auto made = co_await await_callback_for<std::vector<CreatedTopic>>(
+      context.connection->executor(), creation_max,
       [&](auto done) { context.broker.controller->create_topics({std::move(topic)}, Commit::yes, std::move(done)); });
-  for (const auto& each : made) {
+  if (!made) co_return;
+  for (const auto& each : *made) {
     // Somebody else's question may have been first.
     if (each.id.has_error() && each.id.error().code != ErrorCode::topic_already_exists) {
       log::error("group", "{} not created code={} reason=\"{}\"", offsets_topic, kafka::name(each.id.error().code),

@@ -78,6 +78,7 @@ Awaitable<kafka::IncrementalAlterConfigsResponse> incremental_alter_configs(
     for (std::size_t i = 0; i < results.size() && i < places.size(); ++i) {
       auto& answer = response.responses[places[i]];
       answer.error_code = results[i].error.code;
+      answer.error_message.reset();
       if (!results[i].error.text.empty()) answer.error_message = results[i].error.text;
     }
   }

@@ -2,6 +2,7 @@
 // operations (KIP-430) · v9 flexible · v10 topic ids · v12 requests by id · v13 top-level error (KIP-1102).
 #include "transport/kafka/messages/metadata.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "broker/api/apis.h"
@@ -13,6 +14,8 @@ namespace {
 
 using Response = kafka::MetadataResponse;
 constexpr std::int32_t operations_not_asked = std::numeric_limits<std::int32_t>::min();
+// Well below every client's own limit for an answer (Go and Java tools: 10 s and more).
+constexpr Milliseconds auto_creation_max{5000};
 
 Response::MetadataResponseTopic describe(const TopicImage& topic) {
   Response::MetadataResponseTopic answer;
@@ -41,6 +44,7 @@ Response::MetadataResponseTopic refuse(std::optional<std::string> name, const ka
   answer.name = std::move(name);
   if (!answer.name && version < 12) answer.name = "";
   answer.topic_id = id;
+  answer.is_internal = answer.name && is_internal_topic(*answer.name);
   answer.topic_authorized_operations = operations_not_asked;
   return answer;
 }
@@ -56,12 +60,45 @@ std::int32_t topic_operations(const RequestContext& context, const std::string& 
   return bits;
 }
 
+/// Ids came to requests with v12; v10 and v11 have the field but may not use it, and none has a null name before.
+bool asks_ids_too_early(const kafka::MetadataRequest& request, std::int16_t version) {
+  return version < 12 && request.topics &&
+         std::any_of(request.topics->begin(), request.topics->end(),
+                     [](const auto& wanted) { return !wanted.name || !wanted.topic_id.is_zero(); });
+}
+
+/// Makes the topics, and describes them where the response has put them off with LEADER_NOT_AVAILABLE. The answer waits
+/// for them, so that a client's first send finds a leader that serves (pitfall: auto-creation answers before the topic
+/// exists); what is not there in time keeps that error, and the client asks again.
+Awaitable<void> make_topics(RequestContext& context, std::vector<NewTopic> topics, Response& response) {
+  const auto made = co_await await_callback_for<std::vector<CreatedTopic>>(
+      context.connection->executor(), auto_creation_max,
+      [&](auto done) { context.broker.controller->create_topics(std::move(topics), Commit::yes, std::move(done)); });
+  if (!made) co_return;
+  const auto image = context.image();
+  for (auto& answer : response.topics) {
+    if (answer.error_code != ErrorCode::leader_not_available || !answer.name) continue;
+    if (const auto* topic = image->topic(*answer.name); topic != nullptr) {
+      answer = describe(*topic);
+      continue;
+    }
+    for (const auto& result : *made) {
+      if (result.name == *answer.name && !result.id) answer.error_code = result.id.error().code;
+    }
+  }
+}
+
 }  // namespace
 
 Awaitable<Response> metadata(RequestContext& context, kafka::MetadataRequest request) {
   Response response;
   const auto version = context.version();
   auto image = context.image();
+  if (asks_ids_too_early(request, version)) {
+    for (const auto& each : *request.topics)
+      response.topics.push_back(refuse(each.name, each.topic_id, ErrorCode::invalid_request, version));
+    co_return response;
+  }
 
   // v0 asks for all topics by an empty list, later versions by null.
   const bool all = !request.topics || (version == 0 && request.topics->empty());
@@ -72,14 +109,7 @@ Awaitable<Response> metadata(RequestContext& context, kafka::MetadataRequest req
     }
   } else {
     for (const auto& wanted : *request.topics) {
-      if (version < 12 && (!wanted.name || !wanted.topic_id.is_zero())) {
-        // Ids came to requests with v12; v10 and v11 have the field but may not use it.
-        for (const auto& each : *request.topics)
-          response.topics.push_back(refuse(each.name, each.topic_id, ErrorCode::invalid_request, version));
-        to_create.clear();
-        break;
-      }
-      if (!wanted.name) {
+      if (!wanted.name || !wanted.topic_id.is_zero()) {  // an id wins over a name
         const auto* topic = image->topic(wanted.topic_id);
         if (topic == nullptr) {
           response.topics.push_back(refuse(std::nullopt, wanted.topic_id, ErrorCode::unknown_topic_id, version));
@@ -114,22 +144,8 @@ Awaitable<Response> metadata(RequestContext& context, kafka::MetadataRequest req
     }
   }
   if (!to_create.empty()) {
-    // The answer waits for the topic, so that a client's first send finds a leader that serves (pitfall: auto-creation
-    // answers before the topic exists).
-    const auto made = co_await await_callback<std::vector<CreatedTopic>>([&](auto done) {
-      context.broker.controller->create_topics(std::move(to_create), Commit::yes, std::move(done));
-    });
+    co_await make_topics(context, std::move(to_create), response);
     image = context.image();
-    for (auto& answer : response.topics) {
-      if (answer.error_code != ErrorCode::leader_not_available || !answer.name) continue;
-      if (const auto* topic = image->topic(*answer.name); topic != nullptr) {
-        answer = describe(*topic);
-        continue;
-      }
-      for (const auto& result : made) {
-        if (result.name == *answer.name && !result.id) answer.error_code = result.id.error().code;
-      }
-    }
   }
   if (request.include_topic_authorized_operations && version >= 8) {
     for (auto& answer : response.topics) {

@@ -66,8 +66,7 @@ Plan plan_topic(const NewTopic& topic, const BrokerConfig& config, const Metadat
   const auto refuse = [](ErrorCode code, std::string text) { return Plan{{}, {code, std::move(text)}}; };
   if (const auto wrong = wrong_topic_name(topic.name)) return refuse(ErrorCode::invalid_topic_exception, *wrong);
   if (topic.name == metadata_log_topic) {
-    return refuse(ErrorCode::invalid_topic_exception,
-                  fmt::format("Topic '{}' is the broker's own metadata log.", topic.name));
+    return refuse(ErrorCode::invalid_request, fmt::format("Creation of internal topic {} is prohibited.", topic.name));
   }
   if (image.topic(topic.name) != nullptr) {
     return refuse(ErrorCode::topic_already_exists, fmt::format("Topic '{}' already exists.", topic.name));
@@ -91,7 +90,8 @@ Plan plan_topic(const NewTopic& topic, const BrokerConfig& config, const Metadat
   if (!topic.assignments.empty()) {
     if (topic.partitions != -1 || topic.replication_factor != -1) {
       return refuse(ErrorCode::invalid_request,
-                    "with a manual assignment, partitions and replication factor must be -1");
+                    fmt::format("A manual partition assignment was specified, but {} was not set to -1.",
+                                topic.replication_factor != -1 ? "replication factor" : "numPartitions"));
     }
     plan.replicas.resize(topic.assignments.size());
     for (const auto& [index, replicas] : topic.assignments) {

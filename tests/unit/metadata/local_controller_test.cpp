@@ -105,7 +105,7 @@ TEST_F(LocalControllerTest, WishesThatCannotBeAreRefusedWithKafkasErrors) {
   EXPECT_EQ(error(named("a_b")), ErrorCode::invalid_topic_exception);
   EXPECT_EQ(error(named("x/y")), ErrorCode::invalid_topic_exception);
   EXPECT_EQ(error(named(std::string(250, 'x'))), ErrorCode::invalid_topic_exception);
-  EXPECT_EQ(error(named(std::string(metadata_log_topic))), ErrorCode::invalid_topic_exception);
+  EXPECT_EQ(error(named(std::string(metadata_log_topic))), ErrorCode::invalid_request);
   EXPECT_EQ(error(named("t", 0)), ErrorCode::invalid_partitions);
   auto topic = named("t");
   topic.replication_factor = 2;
@@ -116,6 +116,8 @@ TEST_F(LocalControllerTest, WishesThatCannotBeAreRefusedWithKafkasErrors) {
   topic = named("t");
   topic.assignments = {{0, {7}}};
   EXPECT_EQ(error(topic), ErrorCode::invalid_replica_assignment);
+  topic.partitions = 1;
+  EXPECT_EQ(error(topic), ErrorCode::invalid_request);
   EXPECT_EQ(controller->image()->topics().size(), 1U);
 }
 

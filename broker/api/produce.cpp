@@ -45,6 +45,13 @@ void appended(PartitionAnswer& answer, const ResultOf<AppendResult, AppendError>
   for (const auto& record : error.records) answer.record_errors.push_back({record.batch_index, record.text});
 }
 
+/// A batch with the transactional bit; whether it is a good one is seen later.
+bool transactional(const kafka::Records& records) {
+  if (records.is_null() || records.empty()) return false;
+  const auto batch = kafka::RecordBatchView::parse(records.single());
+  return batch && batch->transactional();
+}
+
 }  // namespace
 
 Awaitable<std::optional<Response>> produce(RequestContext& context, kafka::ProduceRequest request) {
@@ -83,6 +90,9 @@ Awaitable<std::optional<Response>> produce(RequestContext& context, kafka::Produ
       } else if (auto partition = context.broker.partitions->find(topic->id, kafka::PartitionIndex(data.index));
                  !partition) {
         refuse(answer, ErrorCode::not_leader_or_follower);
+      } else if (transactional(data.records)) {
+        // As InitProducerId says it. Appended, it would hold the last stable offset for ever: nobody ends it.
+        refuse(answer, ErrorCode::transactional_id_authorization_failed);
       } else if (data.records.is_null() || data.records.empty()) {
         refuse(answer, ErrorCode::invalid_record, "a produce request has no record batch for this partition");
       } else if (const auto batch = data.records.single();

@@ -20,6 +20,16 @@ using kafka::net::Connection;
 namespace {
 // Largest request that carries no records: a Fetch of 100,000 partitions has 4 MiB.
 constexpr std::size_t small_request_bytes_max = 16 << 20;
+
+/// A client's word for a log line: what could break the line is '?'.
+std::string printable(std::string_view word) {
+  constexpr std::size_t log_bytes_max = 128;
+  std::string text(word.substr(0, log_bytes_max));
+  for (auto& c : text) {
+    if (c <= ' ' || c > '~') c = '?';
+  }
+  return text;
+}
 }  // namespace
 
 Dispatcher::Dispatcher(Broker& broker)
@@ -91,7 +101,7 @@ asio::awaitable<Dispatcher::Answer> Dispatcher::handle(std::shared_ptr<Connectio
     log::warn("api",
               "unsupported api or version, connection closed peer={} client_id={} software={} {} api={} version={} "
               "supported={}",
-              connection->peer(), request->client_id.value_or("-"), connection->software_name,
+              connection->peer(), printable(request->client_id.value_or("-")), connection->software_name,
               connection->software_version, request->api_key, request->api_version,
               handler == nullptr ? "none" : fmt::format("{}…{}", handler->versions.min, handler->versions.max));
     co_return Answer{std::nullopt, true};

@@ -19,12 +19,16 @@ ResultOf<RequestView, DecodeError> split_request(Bytes frame) {
   request.api_version = reader.number<std::int16_t>();
   request.correlation_id = reader.number<std::int32_t>();
   if (!reader.ok()) return DecodeError{"request header is shorter than 8 bytes"};
-  const auto* api = find_api(request.api_key);
-  if (api == nullptr || !api->versions.holds(request.api_version)) return request;
-  // The client id keeps its old encoding in flexible headers too (KIP-482).
+  // The client id keeps its old encoding in flexible headers too (KIP-482): it is read whatever the version, for the
+  // log.
   const auto length = reader.number<std::int16_t>();
   if (length >= 0) request.client_id = as_text(reader.take(static_cast<std::size_t>(length)));
   if (length < -1) reader.fail();
+  const auto* api = find_api(request.api_key);
+  if (api == nullptr || !api->versions.holds(request.api_version)) {
+    if (!reader.ok()) request.client_id.reset();
+    return request;
+  }
   if (request.api_version >= api->flexible_from) skip_tags(reader);
   if (!reader.ok()) return DecodeError{"request header is truncated"};
   request.body = reader.rest();

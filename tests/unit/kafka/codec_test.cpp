@@ -182,6 +182,10 @@ TEST(Headers, UnknownApisAndVersionsGiveOnlyWhatEveryHeaderHas) {
   ASSERT_TRUE(unknown_api);
   EXPECT_EQ(unknown_api->correlation_id, 5);
   EXPECT_TRUE(unknown_api->body.empty());
+  const auto bytes = hex("0003 0063 00000006 0002 6162 ff");
+  const auto named = split_request(bytes);
+  ASSERT_TRUE(named);
+  EXPECT_EQ(named->client_id, "ab");  // for the log: the version is nobody's
   const auto unknown_version = split_request(hex("0012 0063 00000006 02"));
   ASSERT_TRUE(unknown_version);
   EXPECT_EQ(unknown_version->api_version, 99);

@@ -202,6 +202,16 @@ TEST_F(ConnectionTest, MemoryIsGivenBackWithTheAnswerAndWhenThePeerGoesInAFrame)
   EXPECT_EQ(budget->used(), 0U);
 }
 
+TEST_F(ConnectionTest, APeerThatGoesEndsWhatWaitsForIt) {
+  open();
+  send(frame("w long poll"));
+  wait_until_started("w");
+  peer.close();
+  EXPECT_EQ(echo.ended.get_future().wait_for(10s), std::future_status::ready);  // nobody let the gate go
+  for (int i = 0; i < 1000 && budget->used() > 0; ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(budget->used(), 0U);
+}
+
 TEST_F(ConnectionTest, ASilentPeerIsCutAfterItsIdleTime) {
   ConnectionLimits idle;
   idle.idle_max = Milliseconds(100);

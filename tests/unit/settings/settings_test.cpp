@@ -220,6 +220,12 @@ TEST(Settings, OldNamesOfAKeyAreRead) {
   EXPECT_EQ(config->log_dirs, std::vector<std::string>{"/tmp/old"});
 }
 
+TEST(Settings, TheOffsetsTopicHasApachesFiftyPartitionsUnlessSaid) {
+  const auto config = make_broker_config({{"log.dirs", "/tmp/x"}});
+  ASSERT_TRUE(config) << config.error();
+  EXPECT_EQ(config->offsets_partitions, 50);  // a group's partition is its hash modulo this
+}
+
 TEST(Settings, BooleansAreReadInEitherCase) {
   for (const auto* text : {"FALSE", "False", " false "}) {
     const auto config = make_broker_config(with("delete.topic.enable", text));

@@ -86,11 +86,11 @@ def decompress(codec, data):
     return None
 
 
-def build(values, key=None, time=1000, step=0, codec="none", pid=-1, epoch=-1, seq=-1, magic=2, attributes=0, spoil=None):
-    """`spoil=crc` makes the sum wrong, `spoil=count` lies about the number of records, `spoil=length` about the length."""
+def build(values, key=None, time=1000, step=0, codec="none", pid=-1, epoch=-1, seq=-1, magic=2, attributes=0, size=0, spoil=None):
+    """`size=N` fills each value up to N bytes. `spoil=crc` makes the sum wrong, `spoil=count` lies about the number of records, `spoil=length` about the length."""
     body = b""
     for at, value in enumerate(values):
-        record = b"\0" + zigzag(at * step) + zigzag(at) + blob(None if key is None else key.encode()) + blob(value.encode()) + zigzag(0)
+        record = b"\0" + zigzag(at * step) + zigzag(at) + blob(None if key is None else key.encode()) + blob(value.encode().ljust(size, b".")) + zigzag(0)
         body += zigzag(len(record)) + record
     codec_number = CODECS.index(codec.replace("_framed", ""))
     count = len(values) + (1000000 if spoil == "count" else 0)

@@ -81,6 +81,9 @@ def differs(want, got, names, path="answer"):
                 return None if holds(got, limit) else f"{path}: {got}, wanted {want}"
         if want.startswith("~"):
             return None if isinstance(got, str) and re.search(want[1:], got) else f"{path}: {got!r}, wanted text like {want[1:]}"
+        if "|" in want:  # one of these
+            found = [differs(each, got, names, path) for each in want.split("|")]
+            return None if None in found else f"{path}: {found[-1].split(': ', 1)[1]}, or another of {want}"
         if want.startswith("!"):
             unwanted = names[want[2:]] if want.startswith("!$") else want[1:]
             return differs(unwanted, got, names, path) is None and f"{path}: {got!r} is what it must not be" or None
@@ -103,6 +106,6 @@ def differs(want, got, names, path="answer"):
             there = [each for each in want[1:] if any(not differs(each, one, dict(names)) for one in got)]
             return f"{path}: {there[0]} is there" if there else None
         if len(want) != len(got):
-            return f"{path}: {len(got)} elements ({str(got)[:300]}), wanted {len(want)}"
+            return f"{path}: {len(got)} elements ({str(got)[:3000]}), wanted {len(want)}"
         return next((found for at, (w, g) in enumerate(zip(want, got)) if (found := differs(w, g, names, f"{path}[{at}]"))), None)
     return None if want == got and isinstance(want, bool) == isinstance(got, bool) else f"{path}: {got!r}, wanted {want!r}"

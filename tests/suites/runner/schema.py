@@ -69,6 +69,10 @@ def load():
                 (local if words[0] == "struct" else messages)[node.name] = node
                 stack = [node]
                 continue
+            if words[0] == "struct":  # named inside a message, for several of its fields
+                local[words[1]] = Message(words)
+                stack[depth:] = [local[words[1]]]
+                continue
             node = Field(words, depth)
             del stack[depth:]
             stack[-1].fields.append(node)

@@ -19,6 +19,7 @@ class Connection:
         self.socket = socket.create_connection((host, int(port)), timeout=SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.correlation = 0
+        self.asked = []  # sent and not read yet: correlation id, API, version
 
     def frame(self, api, version, body, client_id="suites"):
         request = KEYS[api]

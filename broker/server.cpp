@@ -177,7 +177,7 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
     parts.executors = impl->shards->executors();
     parts.providers = Exposure::make_providers(settings, *broker.clock);
     impl->registrar = std::make_unique<Worker>();
-    parts.blocking = [worker = impl->registrar.get()](Task task) { worker->run(std::move(task)); };
+    parts.blocking = [worker = impl->registrar.get()](Task task, Turn turn) { worker->run(std::move(task), turn); };
     impl->exposure = std::make_unique<Exposure>(std::move(parts));
     impl->events->set_next(impl->exposure.get());
     broker.exposure = impl->exposure.get();

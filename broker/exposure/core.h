@@ -1,5 +1,7 @@
 #pragma once
+#include <atomic>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -60,6 +62,11 @@ struct Exposure::Core : std::enable_shared_from_this<Exposure::Core> {
   [[nodiscard]] Session* session_of(const ExposurePeer& peer, std::int64_t id);
   [[nodiscard]] std::shared_ptr<rdma::Domain> domain_for(const Listening& listening, const std::string& principal);
   void drop_unused_domains();
+  void drop_denied_slots();
+  /// Registrations without a lease go, on every shard. False: they went less than a lease ago, and it did not help.
+  /// Any thread.
+  [[nodiscard]] bool make_room();
+  void run_blocking(Task task, Turn turn) { blocking ? blocking(std::move(task), turn) : task(); }
   void refused(RefusalReason reason) { ++metrics.refusals[static_cast<std::size_t>(reason)]; }
   // grants.cpp
   void grant(const ExposurePeer& peer, kafka::OneSidedGrantRequest request,
@@ -71,16 +78,19 @@ struct Exposure::Core : std::enable_shared_from_this<Exposure::Core> {
   /// On the partition's executor; null where nothing of it was ever granted.
   [[nodiscard]] PartitionExposure* find(const Partition& partition);
   [[nodiscard]] std::shared_ptr<PartitionExposure> find_or_make(const std::shared_ptr<Partition>& partition);
-  [[nodiscard]] std::shared_ptr<SlotBlock> block_for(const kafka::TopicId& topic, std::int32_t partition);
+  [[nodiscard]] std::shared_ptr<SlotBlock> block_for(const Partition& partition);
+  [[nodiscard]] std::vector<std::pair<std::shared_ptr<SlotBlock>, std::string>> all_blocks() const;
   [[nodiscard]] std::shared_ptr<const ExposureLookup> lookup() const;
 
   ExposureSettings settings;
   const Clock& clock;
   Executor& home;
   std::shared_ptr<Arena> arena;
-  std::function<void(Task)> blocking;
+  std::function<void(Task, Turn)> blocking;
   const std::function<bool(const std::string& principal, const std::string& topic)> may_read =
       [this](const std::string& principal, const std::string& topic) { return lookup()->may_read(principal, topic); };
+  const std::function<bool()> make_room_now = [this] { return make_room(); };
+  std::atomic<std::int64_t> made_room_at{std::numeric_limits<std::int64_t>::min()};  // of the clock, in its ticks
   ExposureMetrics metrics;
   std::string boot_id;
   std::vector<Listening> listening;
@@ -94,7 +104,11 @@ struct Exposure::Core : std::enable_shared_from_this<Exposure::Core> {
 
   mutable std::mutex mutex;  // of what follows
   std::shared_ptr<const ExposureLookup> lookup_now;
-  std::map<std::pair<kafka::TopicId, std::int32_t>, std::weak_ptr<SlotBlock>> blocks;
+  struct OfTopic {
+    std::weak_ptr<SlotBlock> slots;
+    std::string topic;
+  };
+  std::map<std::pair<kafka::TopicId, std::int32_t>, OfTopic> blocks;
 };
 
 }  // namespace ciuic::broker

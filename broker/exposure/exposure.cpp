@@ -80,25 +80,34 @@ PartitionExposure* Exposure::Core::find(const Partition& partition) {
 std::shared_ptr<PartitionExposure> Exposure::Core::find_or_make(const std::shared_ptr<Partition>& partition) {
   auto& at = shard_of(partition->executor()).partitions[partition.get()];
   if (!at) {
-    auto block = block_for(partition->topic_id(), partition->name().partition.value);
+    auto block = block_for(*partition);
     if (block)
       at = std::make_shared<PartitionExposure>(
-          partition, std::move(block), PartitionExposure::Shared{settings, clock, metrics, arena, blocking, may_read});
+          partition, std::move(block),
+          PartitionExposure::Shared{settings, clock, metrics, arena, blocking, may_read, make_room_now});
   }
   auto found = at;
   if (!found) shard_of(partition->executor()).partitions.erase(partition.get());
   return found;
 }
 
-std::shared_ptr<SlotBlock> Exposure::Core::block_for(const kafka::TopicId& topic, std::int32_t partition) {
+std::shared_ptr<SlotBlock> Exposure::Core::block_for(const Partition& partition) {
   const std::scoped_lock lock(mutex);
-  auto& weak = blocks[{topic, partition / onesided::slots_per_block}];
-  auto block = weak.lock();
+  auto& at = blocks[{partition.topic_id(), partition.name().partition.value / onesided::slots_per_block}];
+  auto block = at.slots.lock();
   if (!block) {
     block = SlotBlock::make();
-    weak = block;
+    at = {block, partition.name().topic};
   }
   return block;
+}
+
+std::vector<std::pair<std::shared_ptr<SlotBlock>, std::string>> Exposure::Core::all_blocks() const {
+  std::vector<std::pair<std::shared_ptr<SlotBlock>, std::string>> all;
+  const std::scoped_lock lock(mutex);
+  for (const auto& [key, one] : blocks)
+    if (auto block = one.slots.lock()) all.emplace_back(std::move(block), one.topic);
+  return all;
 }
 
 std::shared_ptr<const ExposureLookup> Exposure::Core::lookup() const {
@@ -148,6 +157,10 @@ void Exposure::Core::connect(const ExposurePeer& peer, const kafka::OneSidedConn
   if (closing || !settings.enabled)
     return refuse(RefusalReason::disabled, ErrorCode::unsupported_version,
                   "onesided.enable=false or the broker stops: use Fetch");
+  // A client that could reach none of the addresses it was given asks again over the same connection.
+  for (auto& [id, session] : sessions)
+    if (session->connection == peer.connection) end_session(*session, RevocationReason::session_closed);
+  sweep_sessions();
   std::size_t of_principal = 0;
   for (const auto& [id, session] : sessions) of_principal += session->principal == peer.principal ? 1 : 0;
   if (of_principal >= settings.sessions_per_principal_max || sessions.size() >= settings.sessions_max)
@@ -163,13 +176,15 @@ void Exposure::Core::connect(const ExposurePeer& peer, const kafka::OneSidedConn
     const bool asked =
         std::find(request.providers.begin(), request.providers.end(), one.provider->name()) != request.providers.end();
     if (!asked || (!one.provider->crosses_hosts() && !same_host)) continue;
+    auto address = one.listener->address();
+    if (address.empty()) continue;  // its devices are gone
     auto domain = domain_for(one, peer.principal);
     if (!domain) continue;
     const auto token = rdma::Token::random();
     one.listener->admit(token, domain, session->id, clock.now() + Milliseconds(settings.token_ms));
     kafka::OneSidedConnectResponse::OfferedProvider offer;
     offer.name = one.provider->name();
-    offer.address = one.listener->address();
+    offer.address = std::move(address);
     offer.token = to_buffer(std::as_bytes(std::span(token.bytes)));
     offer.caps = one.provider->caps().to_bits();
     offer.read_bytes_max =
@@ -306,6 +321,7 @@ void Exposure::Core::sweep_sessions() {
   }
   metrics.sessions.store(static_cast<std::int64_t>(sessions.size()));
   if (removed) drop_unused_domains();
+  drop_denied_slots();
 }
 
 void Exposure::Core::drop_unused_domains() {
@@ -319,9 +335,8 @@ void Exposure::Core::drop_unused_domains() {
       continue;
     }
     const auto domain = at->second;
-    const std::scoped_lock lock(mutex);
-    for (auto& [key, weak] : blocks)
-      if (const auto block = weak.lock()) block->drop(domain.get());
+    for (auto& [block, topic] : all_blocks())
+      run_blocking([block = std::move(block), domain] { block->drop(domain.get()); }, Turn::first);
     for (auto& shard : shards)
       shard.executor->post([self = shared_from_this(), domain, &shard] {
         for (auto& [partition, exposed] : shard.partitions) exposed->drop_domain(domain.get());
@@ -329,7 +344,30 @@ void Exposure::Core::drop_unused_domains() {
     at = domains.erase(at);
   }
   const std::scoped_lock lock(mutex);
-  std::erase_if(blocks, [](const auto& one) { return one.second.expired(); });
+  std::erase_if(blocks, [](const auto& one) { return one.second.slots.expired(); });
+}
+
+/// Slots go when nobody can hold a lease on the topic any more: the last renewal was refused a lease ago.
+void Exposure::Core::drop_denied_slots() {
+  const auto patience = Milliseconds(settings.lease_ms) + Milliseconds(settings.read_ms_max);
+  for (auto& [block, topic] : all_blocks()) {
+    const auto may = [this, &topic = topic](const std::string& principal) { return may_read(principal, topic); };
+    for (auto& domain : block->denied(may, clock.now(), patience))
+      run_blocking([block = block, domain = std::move(domain)] { block->drop(domain.get()); }, Turn::first);
+  }
+}
+
+bool Exposure::Core::make_room() {
+  const auto now = clock.now().time_since_epoch().count();
+  const auto lease = std::chrono::duration_cast<Clock::Duration>(Milliseconds(settings.lease_ms)).count();
+  auto last = made_room_at.load();
+  if (last > now - lease || !made_room_at.compare_exchange_strong(last, now)) return false;
+  log::warn("exposure", "memory cannot be registered: registrations that no lease covers are ended to make room");
+  for (auto& shard : shards)
+    shard.executor->post([self = shared_from_this(), &shard] {
+      for (auto& [partition, exposed] : shard.partitions) exposed->drop_kept();
+    });
+  return true;
 }
 
 void Exposure::Core::sweep_partitions(std::size_t shard) {
@@ -430,11 +468,14 @@ void Exposure::revoke_principal(std::string principal) {
       core->end_session(*session, RevocationReason::forced);
       // A READ in flight may hang in its retries, or end as "success" without bytes: the cut is what the reader hears.
       for (auto& one : core->listening) one.listener->disconnect(session->id);
-      for (const auto& [provider, domain] : session->domains)
+      for (const auto& [provider, domain] : session->domains) {
+        for (auto& [block, topic] : core->all_blocks())
+          core->run_blocking([block = std::move(block), domain = domain] { block->drop(domain.get()); }, Turn::first);
         for (auto& shard : core->shards)
           shard.executor->post([core, domain = domain, &shard] {
             for (auto& [partition, exposed] : shard.partitions) exposed->drop_domain(domain.get());
           });
+      }
     }
   });
 }

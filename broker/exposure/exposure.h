@@ -56,6 +56,9 @@ struct ExposurePeer {
   std::uint64_t connection = 0;  ///< unique in the process
 };
 
+/// Of tasks that may block: what gives memory back goes before what pins more.
+enum class Turn : std::uint8_t { first, last };
+
 enum class RefusalReason : std::uint8_t {
   disabled,
   no_common_provider,
@@ -122,8 +125,9 @@ class Exposure final : public LogObserver {
     std::vector<Executor*> executors;  ///< every executor that owns partitions (home among them if it does)
     std::vector<std::shared_ptr<rdma::Provider>> providers;  ///< already made; see `make_providers`
     std::shared_ptr<Arena> arena;  ///< may be null: then reading one-sidedly does not keep chunks warm
-    /// Runs, elsewhere and in order, a task that may block: registrations that pin memory. Null: inside the call.
-    std::function<void(Task)> blocking{};
+    /// Runs, elsewhere, a task that may block: registrations that pin memory. In order within a turn. Null: inside the
+    /// call.
+    std::function<void(Task, Turn)> blocking{};
   };
   template <class Response>
   using Done = std::function<void(Response)>;

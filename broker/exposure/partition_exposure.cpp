@@ -1,4 +1,4 @@
-// Stop 4 of docs/tour.md: the slot is written here, after the high watermark moved. Also who may read which chunk until
+// Stop 5 of docs/tour.md: the slot is written here, after the high watermark moved. Also who may read which chunk until
 // when. Not here: sessions and requests (exposure.cpp). Next: transport/rdma/provider.h
 #include "broker/exposure/partition_exposure.h"
 
@@ -44,6 +44,8 @@ PartitionExposure::~PartitionExposure() {
     }
     if (exposed.draining) shared_.metrics.draining_chunks.fetch_sub(1);
   }
+  // Its registrations may end with it.
+  if (shared_.blocking) shared_.blocking([block = std::move(block_)] {}, Turn::first);
 }
 
 // --- Slot ---
@@ -158,7 +160,7 @@ void PartitionExposure::attempt(PartitionGrantRequest request, Answer answer, in
     return refuse(answer, RefusalReason::draining,
                   {ErrorCode::throttling_quota_exceeded, "These bytes are being taken out of memory"}, -1);
   const auto domain = request.domain;
-  if (elsewhere(*domain) && !registered(planned, domain)) {
+  if (elsewhere(*domain) && (!registered(planned, domain) || !block_->registered(domain.get()))) {
     if (attempts_left == 0)
       return refuse(answer, RefusalReason::no_memory, ErrorCode::throttling_quota_exceeded,
                     shared_.settings.retry_after_ms);
@@ -295,53 +297,53 @@ bool PartitionExposure::registered(const std::vector<Planned>& planned, const st
   });
 }
 
-/// Has missing registrations made elsewhere, then attempts the grant again: much may have changed meanwhile.
+/// Has missing registrations made elsewhere, then attempts the grant again: much may have changed meanwhile. What is
+/// under way or ending was given to the worker before, and is done before.
 void PartitionExposure::register_first(const std::vector<Planned>& planned, PartitionGrantRequest request,
                                        Answer answer, int attempts_left) {
   const auto domain = request.domain;
   std::vector<std::uint64_t> sequences;
   std::vector<std::shared_ptr<Chunk>> missing;
-  InDomain* last = nullptr;
   for (const auto& one : planned) {
     sequences.push_back(one.chunk->sequence());
     auto& in = entry(one.chunk, domain);
-    if (in.state == Registration::there) continue;
-    last = &in;
     if (in.state != Registration::none) continue;
     in.state = Registration::under_way;
     missing.push_back(one.chunk);
   }
-  // The worker keeps the order of its tasks: when the last one is done, all are.
-  last->waiting.push_back([weak = weak_from_this(), sequences = std::move(sequences), request = std::move(request),
-                           answer = std::move(answer), attempts_left](std::optional<rdma::Fault> fault) mutable {
-    const auto self = weak.lock();
-    if (!self) return;
+  auto then = [this, sequences = std::move(sequences), request = std::move(request), answer = std::move(answer),
+               attempts_left](std::optional<rdma::Fault> fault) mutable {
     std::size_t there = 0;
     for (const auto sequence : sequences) {
-      const auto* in = self->find(sequence, request.domain.get());
+      const auto* in = find(sequence, request.domain.get());
       if (in == nullptr || in->state != Registration::there) break;
       ++there;
     }
-    if (there == 0 && fault) return self->refuse_registration(answer, *request.domain, *fault);
+    if (fault && (there == 0 || !block_->registered(request.domain.get())))
+      return refuse_registration(answer, *request.domain, *fault);
     // What could not be registered is left out of this grant; the reader asks again behind the rest.
     if (fault) request.chunks_max = there;
-    self->attempt(std::move(request), std::move(answer), attempts_left);
-  });
-  if (missing.empty()) return;
+    attempt(std::move(request), std::move(answer), attempts_left);
+  };
   shared_.blocking(
-      [weak = weak_from_this(), executor = &executor_, domain, missing = std::move(missing), backing = backing_] {
+      [weak = weak_from_this(), executor = &executor_, domain, missing = std::move(missing), backing = backing_,
+       block = block_, partition = partition_->name().partition.value, then = std::move(then)]() mutable {
+        std::optional<rdma::Fault> fault;
         std::vector<Registered> done;
+        if (const auto slots = block->remote(domain, partition); !slots) fault = slots.error();
         for (const auto& chunk : missing)
           done.push_back({chunk, domain->expose({chunk->memory(), backing, chunk->memfd_offset()})});
-        executor->post([weak, domain, done = std::move(done)]() mutable {
+        executor->post([weak, domain, done = std::move(done), fault, then = std::move(then)]() mutable {
           // Without us the regions end with this task, before their memory.
-          if (const auto self = weak.lock()) self->registration_done(domain.get(), std::move(done));
+          if (const auto self = weak.lock()) self->registration_done(domain.get(), std::move(done), fault, then);
         });
-      });
+      },
+      Turn::last);
 }
 
-void PartitionExposure::registration_done(const rdma::Domain* domain, std::vector<Registered> done) {
-  std::optional<rdma::Fault> fault;
+void PartitionExposure::registration_done(const rdma::Domain* domain, std::vector<Registered> done,
+                                          std::optional<rdma::Fault> fault,
+                                          const std::function<void(std::optional<rdma::Fault>)>& then) {
   for (auto& [chunk, region] : done) {
     auto* const in = find(chunk->sequence(), domain);
     if (in == nullptr) continue;
@@ -355,10 +357,8 @@ void PartitionExposure::registration_done(const rdma::Domain* domain, std::vecto
       (void)drop_region(chunk->sequence(), *in);
     }
   }
-  // Who waits for one of them may need them all: nothing is dropped before all have been told.
-  for (const auto& [chunk, region] : done)
-    if (auto* const in = find(chunk->sequence(), domain))
-      for (auto& then : std::exchange(in->waiting, {})) then(fault);
+  // The grant may need them all: nothing is dropped before it was attempted.
+  then(fault);
   for (const auto& [chunk, region] : done) settle(chunk->sequence());
 }
 
@@ -367,7 +367,6 @@ void PartitionExposure::revocation_done(std::uint64_t sequence, const rdma::Doma
   auto* const in = find(sequence, domain);
   if (in == nullptr) return;
   (void)dropped(*in, revoked);
-  for (auto& then : std::exchange(in->waiting, {})) then(std::nullopt);
   settle(sequence);
 }
 
@@ -397,6 +396,11 @@ rdma::Result<PartitionExposure::InDomain*> PartitionExposure::expose(const std::
 void PartitionExposure::refuse_registration(const Answer& answer, const rdma::Domain& domain, rdma::Fault fault) {
   log::warn("exposure", "chunk not exposed topic={} partition={} principal={}: {}; {}", partition_->name().topic,
             partition_->name().partition.value, domain.principal(), rdma::text(fault), rdma::remedy(fault));
+  const bool no_room = fault == rdma::Fault::resources_exhausted || fault == rdma::Fault::memlock_limit;
+  if (no_room && shared_.make_room())
+    return refuse(answer, RefusalReason::registration_failed,
+                  {ErrorCode::throttling_quota_exceeded, std::string(rdma::text(fault))},
+                  shared_.settings.retry_after_ms);
   refuse(answer, RefusalReason::registration_failed, {ErrorCode::kafka_storage_error, std::string(rdma::text(fault))},
          -1);
 }
@@ -410,15 +414,16 @@ void PartitionExposure::chunk_wanted_back(const std::shared_ptr<Chunk>& chunk, T
   exposed.draining = true;
   exposed.done = std::move(done);
   shared_.metrics.draining_chunks.fetch_add(1);
-  auto last = shared_.clock.now();
+  std::optional<Clock::TimePoint> last;
   for (auto& [domain, in] : exposed.domains)
     for (const auto& lease : in.leases)
-      last = std::max(last, lease->freeze() + Milliseconds(shared_.settings.read_ms_max));
+      last = std::max(last.value_or(shared_.clock.now()), lease->freeze() + Milliseconds(shared_.settings.read_ms_max));
   if (settle(found->first, exposed)) {
     chunks_.erase(found);
     return;
   }
-  executor_.post_at(last, [weak = weak_from_this()] {
+  if (!last) return;  // registrations alone: `revocation_done`
+  executor_.post_at(*last, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->sweep();
   });
 }
@@ -456,13 +461,19 @@ void PartitionExposure::released(const Lease& lease) {
 }
 
 void PartitionExposure::sweep() {
+  std::map<const rdma::Domain*, bool> may_read;  // asked once a sweep
   for (auto at = chunks_.begin(); at != chunks_.end();) {
     auto& exposed = at->second;
     for (auto& [domain, in] : exposed.domains) {
       drop_leases_over(in, exposed.draining ? RevocationReason::chunk_wanted_back : RevocationReason::lease_over);
       // A registration that outlives its leases does not outlive the right to read.
-      if (in.leases.empty() && keeps(exposed, in))
-        in.unwanted = !shared_.may_read(std::string(in.domain->principal()), partition_->name().topic);
+      if (!in.leases.empty() || !keeps(exposed, in)) continue;
+      auto asked = may_read.find(domain);
+      if (asked == may_read.end())
+        asked =
+            may_read.emplace(domain, shared_.may_read(std::string(in.domain->principal()), partition_->name().topic))
+                .first;
+      in.unwanted = !asked->second;
     }
     at = settle(at->first, exposed) ? chunks_.erase(at) : std::next(at);
   }
@@ -506,13 +517,15 @@ bool PartitionExposure::drop_region(std::uint64_t sequence, InDomain& in) {
   if (in.state != Registration::there) return in.state == Registration::none;
   if (!elsewhere(*in.domain)) return dropped(in, in.region->revoke());
   in.state = Registration::ending;
-  shared_.blocking([weak = weak_from_this(), executor = &executor_, domain = in.domain,
-                    chunk = chunks_.at(sequence).chunk, region = std::move(*in.region)]() mutable {
-    const auto revoked = region.revoke();
-    executor->post([weak, domain, chunk, revoked] {
-      if (const auto self = weak.lock()) self->revocation_done(chunk->sequence(), domain.get(), revoked);
-    });
-  });
+  shared_.blocking(
+      [weak = weak_from_this(), executor = &executor_, domain = in.domain, chunk = chunks_.at(sequence).chunk,
+       region = std::move(*in.region)]() mutable {
+        const auto revoked = region.revoke();
+        executor->post([weak, domain, chunk, revoked] {
+          if (const auto self = weak.lock()) self->revocation_done(chunk->sequence(), domain.get(), revoked);
+        });
+      },
+      Turn::first);
   return false;
 }
 
@@ -529,6 +542,14 @@ bool PartitionExposure::dropped(InDomain& in, const rdma::Result<void>& revoked)
   in.leases.push_back(std::make_shared<Lease>(Lease::for_ever));
   shared_.metrics.chunk_leases.fetch_add(1);
   return false;
+}
+
+void PartitionExposure::drop_kept() {
+  for (auto at = chunks_.begin(); at != chunks_.end();) {
+    for (auto& [domain, in] : at->second.domains)
+      if (in.leases.empty() && keeps(at->second, in)) in.unwanted = true;
+    at = settle(at->first, at->second) ? chunks_.erase(at) : std::next(at);
+  }
 }
 
 void PartitionExposure::drop_domain(const rdma::Domain* domain) {

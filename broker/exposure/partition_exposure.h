@@ -47,9 +47,10 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
     const ExposureSettings& settings;
     const Clock& clock;
     ExposureMetrics& metrics;
-    std::shared_ptr<Arena> arena;               // may be null
-    const std::function<void(Task)>& blocking;  // may be null
+    std::shared_ptr<Arena> arena;                     // may be null
+    const std::function<void(Task, Turn)>& blocking;  // may be null
     const std::function<bool(const std::string& principal, const std::string& topic)>& may_read;
+    const std::function<bool()>& make_room;  // Core::make_room
   };
   using Answer = std::function<void(PartitionGrantAnswer)>;
 
@@ -71,6 +72,8 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
   void sweep();
   /// Registrations of a domain go now, whatever leases say.
   void drop_domain(const rdma::Domain* domain);
+  /// Registrations that no lease covers go: others want their room.
+  void drop_kept();
   /// No reader can hold anything of it, and the partition is closed.
   [[nodiscard]] bool finished() const { return closed_ && chunks_.empty(); }
   /// For tests and metrics.
@@ -86,7 +89,6 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
     rdma::RemoteSpan remote{};
     bool unwanted = false;  // its principal may not read this any more
     std::vector<std::shared_ptr<Lease>> leases{};
-    std::vector<std::function<void(std::optional<rdma::Fault>)>> waiting{};  // for what is under way or ending
   };
   struct Registered {
     std::shared_ptr<Chunk> chunk;  // outlives the region
@@ -125,7 +127,8 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
   [[nodiscard]] bool registered(const std::vector<Planned>& planned, const std::shared_ptr<rdma::Domain>& domain);
   void register_first(const std::vector<Planned>& planned, PartitionGrantRequest request, Answer answer,
                       int attempts_left);
-  void registration_done(const rdma::Domain* domain, std::vector<Registered> done);
+  void registration_done(const rdma::Domain* domain, std::vector<Registered> done, std::optional<rdma::Fault> fault,
+                         const std::function<void(std::optional<rdma::Fault>)>& then);
   void revocation_done(std::uint64_t sequence, const rdma::Domain* domain, const rdma::Result<void>& revoked);
   void now_registered(InDomain& in, rdma::Region region);
   [[nodiscard]] InDomain* find(std::uint64_t sequence, const rdma::Domain* domain);

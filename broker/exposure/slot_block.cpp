@@ -53,7 +53,9 @@ std::shared_ptr<SlotBlock> SlotBlock::make() {
 }
 
 SlotBlock::SlotBlock(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}
-SlotBlock::~SlotBlock() = default;
+SlotBlock::~SlotBlock() {
+  for (auto& [domain, in] : regions_) end(std::move(in));
+}
 
 MutableBytes SlotBlock::slot(std::int32_t partition) {
   const auto index = static_cast<std::size_t>(partition % onesided::slots_per_block);
@@ -61,21 +63,61 @@ MutableBytes SlotBlock::slot(std::int32_t partition) {
 }
 
 rdma::Result<rdma::RemoteSpan> SlotBlock::remote(const std::shared_ptr<rdma::Domain>& domain, std::int32_t partition) {
-  const std::scoped_lock lock(mutex_);
-  auto found = regions_.find(domain.get());
-  if (found == regions_.end()) {
+  const auto at = static_cast<std::uint32_t>(partition % onesided::slots_per_block) *
+                  static_cast<std::uint32_t>(onesided::slot_bytes);
+  if (!registered(domain.get())) {
     auto region = domain->expose({Bytes(memory_->at(), bytes), memory_, 0});
     if (!region) return region.error();
-    found = regions_.emplace(domain.get(), InDomain{domain, std::move(*region)}).first;
+    InDomain in{domain, std::move(*region)};
+    bool made = false;
+    {
+      const std::scoped_lock lock(mutex_);
+      made = regions_.try_emplace(domain.get(), std::move(in)).second;
+    }
+    if (!made) end(std::move(in));  // another partition of the block was quicker
   }
-  const auto index = static_cast<std::uint32_t>(partition % onesided::slots_per_block);
-  return *found->second.region.remote().sub(index * static_cast<std::uint32_t>(onesided::slot_bytes),
-                                            onesided::slot_bytes);
+  const std::scoped_lock lock(mutex_);
+  const auto found = regions_.find(domain.get());
+  if (found == regions_.end()) return rdma::Fault::refused;  // dropped meanwhile: its principal goes
+  return *found->second.region.remote().sub(at, onesided::slot_bytes);
+}
+
+bool SlotBlock::registered(const rdma::Domain* domain) {
+  const std::scoped_lock lock(mutex_);
+  return regions_.contains(domain);
 }
 
 void SlotBlock::drop(const rdma::Domain* domain) {
+  std::unique_lock lock(mutex_);
+  auto in = regions_.extract(domain);
+  lock.unlock();
+  if (in) end(std::move(in.mapped()));
+}
+
+void SlotBlock::end(InDomain in) {
+  const auto revoked = in.region.revoke();
+  if (revoked) return;
+  log::error("exposure", "slots could not be deregistered, their memory is lost until restart: {}",
+             rdma::text(revoked.error()));
+  static std::mutex mutex;
+  static std::vector<std::shared_ptr<Memory>> for_good;
+  const std::scoped_lock lock(mutex);
+  for_good.push_back(memory_);
+}
+
+std::vector<std::shared_ptr<rdma::Domain>> SlotBlock::denied(
+    const std::function<bool(const std::string& principal)>& may_read, Clock::TimePoint now, Clock::Duration patience) {
+  std::vector<std::shared_ptr<rdma::Domain>> due;
   const std::scoped_lock lock(mutex_);
-  regions_.erase(domain);
+  for (auto& [domain, in] : regions_) {
+    if (may_read(std::string(domain->principal())))
+      in.denied_since.reset();
+    else if (!in.denied_since)
+      in.denied_since = now;
+    else if (now - *in.denied_since >= patience)
+      due.push_back(in.domain);
+  }
+  return due;
 }
 
 }  // namespace ciuic::broker

@@ -1,10 +1,15 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "transport/base/clock.h"
 #include "transport/base/unique_fd.h"
 #include "transport/kafka/types.h"
 #include "transport/onesided/slot.h"
@@ -25,17 +30,27 @@ class SlotBlock {
   SlotBlock& operator=(const SlotBlock&) = delete;
 
   [[nodiscard]] MutableBytes slot(std::int32_t partition);
-  /// Where a peer of `domain` reads that slot.
+  /// Where a peer of `domain` reads that slot. The first time it registers, which blocks where the domain pins memory;
+  /// other domains do not wait for it.
   [[nodiscard]] rdma::Result<rdma::RemoteSpan> remote(const std::shared_ptr<rdma::Domain>& domain,
                                                       std::int32_t partition);
+  [[nodiscard]] bool registered(const rdma::Domain* domain);
+  /// Ends the domain's registration, which may block likewise. Memory that a device does not give back is kept for
+  /// good.
   void drop(const rdma::Domain* domain);
+  /// Domains whose principal `may_read` has denied at each call for `patience`.
+  [[nodiscard]] std::vector<std::shared_ptr<rdma::Domain>> denied(
+      const std::function<bool(const std::string& principal)>& may_read, Clock::TimePoint now,
+      Clock::Duration patience);
 
  private:
   class Memory;
   struct InDomain {
     std::shared_ptr<rdma::Domain> domain;  // outlives the region
     rdma::Region region;
+    std::optional<Clock::TimePoint> denied_since{};
   };
+  void end(InDomain in);
   explicit SlotBlock(std::shared_ptr<Memory> memory);
   std::shared_ptr<Memory> memory_;
   std::mutex mutex_;

@@ -4,11 +4,13 @@
 #include <mutex>
 #include <thread>
 
+#include "broker/exposure/exposure.h"
 #include "transport/base/executor.h"
 
 namespace ciuic::broker {
 
-/// One thread for what blocks: pinning and unpinning memory for a device. Tasks run in the order given. Any thread.
+/// One thread for what blocks: pinning and unpinning memory for a device. Tasks of a turn run in the order given, and
+/// `first` ones before others: a reader's wish for more memory does not delay what gives memory back. Any thread.
 class Worker {
  public:
   Worker() : thread_([this] { work(); }) {}
@@ -17,11 +19,11 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   /// After `stop`: inside the call.
-  void run(Task task) {
+  void run(Task task, Turn turn) {
     {
       const std::scoped_lock lock(mutex_);
       if (!stopping_) {
-        tasks_.push_back(std::move(task));
+        (turn == Turn::first ? first_ : last_).push_back(std::move(task));
         more_.notify_one();
         return;
       }
@@ -42,10 +44,11 @@ class Worker {
   void work() {
     std::unique_lock lock(mutex_);
     while (true) {
-      more_.wait(lock, [this] { return stopping_ || !tasks_.empty(); });
-      if (tasks_.empty()) return;
-      auto task = std::move(tasks_.front());
-      tasks_.pop_front();
+      more_.wait(lock, [this] { return stopping_ || !first_.empty() || !last_.empty(); });
+      auto& tasks = first_.empty() ? last_ : first_;
+      if (tasks.empty()) return;
+      auto task = std::move(tasks.front());
+      tasks.pop_front();
       lock.unlock();
       task();
       task = Task();  // what it owned ends here, outside the lock
@@ -55,7 +58,7 @@ class Worker {
 
   std::mutex mutex_;
   std::condition_variable more_;
-  std::deque<Task> tasks_;
+  std::deque<Task> first_, last_;
   bool stopping_ = false;
   std::thread thread_;
 };

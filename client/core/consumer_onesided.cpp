@@ -116,7 +116,10 @@ Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t n
     loop_.spawn(keep_leases(session, body.lease_ms));
     co_return session;
   }
-  co_return failure(Trouble::no_one_sided_path, "no offered provider can be reached" + why_not, true);
+  // The broker's session ends with the connection that asked for it.
+  auto unreachable = failure(Trouble::no_one_sided_path, "no offered provider can be reached" + why_not, true);
+  (*connection)->close(unreachable);
+  co_return unreachable;
 }
 
 Co<void> Consumer::Impl::ask_grants(std::shared_ptr<Session> session, std::vector<ReadPlan> plan) {

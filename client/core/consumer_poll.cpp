@@ -266,7 +266,7 @@ Consumer::Impl::Progress Consumer::Impl::after_fault(Assigned& one, Fault fault)
       ++one.failures;
       break;
     case rdma::Outcome::fall_back:
-      one.read->session->over.store(true, std::memory_order_release);
+      // Of this partition's memory (no more may be locked, say): what others have is good.
       fall_back(one, std::string(rdma::text(fault)), std::chrono::seconds(30));
       break;
   }

@@ -128,6 +128,10 @@ Finding frame_size() {
   std::vector<std::string> found;
   bool small = false;
   for (const auto& device : entries(devices_folder)) {
+    const auto ports = entries(device / "ports");
+    const bool roce = std::any_of(ports.begin(), ports.end(),
+                                  [](const auto& port) { return first_line(port / "link_layer") == "Ethernet"; });
+    if (!roce) continue;  // InfiniBand's MTU is the subnet manager's
     for (const auto& net : entries(device / "device" / "net")) {
       const auto mtu = first_line(net / "mtu");
       small = small || std::strtol(mtu.c_str(), nullptr, 10) < 4200;

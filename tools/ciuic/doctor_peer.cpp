@@ -91,6 +91,7 @@ Finding measure(const std::string& provider, rdma::Endpoint& endpoint, const Pla
   auto landing = endpoint.make_landing(std::max<std::size_t>(endpoint.caps().read_bytes_max, 4096));
   if (!landing) return trouble(provider, "memory to read into", landing.error());
   const auto bytes = (*landing)->bytes();
+  if (places.slot.length > bytes.size()) return trouble(provider, "a slot's length", rdma::Fault::incompatible);
   std::vector<double> took;
   for (int i = 0; i < latency_reads; ++i) {
     const auto began = Steady::now();
@@ -148,6 +149,7 @@ std::vector<Finding> peer_findings(const Common& common, const std::string& sour
   std::vector<Finding> findings;
   for (const auto& factory : rdma::provider_factories()) {
     const std::string name(factory.name);
+    if (name == "memory") continue;  // stays inside one process
     const auto provider = factory.make(system_clock());
     if (!provider) {
       findings.push_back({"peer by " + name, State::hint, std::string(rdma::text(provider.error())),
@@ -163,7 +165,7 @@ std::vector<Finding> peer_findings(const Common& common, const std::string& sour
       findings.push_back(
           {"peer by " + name, State::hint,
            fmt::format("not offered: {}", answer.error_message.value_or(std::string(kafka::name(answer.error_code)))),
-           "see onesided.providers in the broker's server.properties"});
+           "see onesided.providers in the broker's server.properties; shm is for processes of the broker's host"});
       continue;
     }
     const auto& offer = answer.providers.front();

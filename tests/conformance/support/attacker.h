@@ -102,8 +102,8 @@ class Attacker {
   [[nodiscard]] bool empty_handed() const {
     return std::all_of(memory_.begin(), memory_.end(), [](std::byte b) { return b == std::byte{0xEE}; });
   }
-  /// The broker cut us within five seconds.
-  bool cut() { return next() == RDMA_CM_EVENT_DISCONNECTED; }
+  /// The broker cut us within five seconds: a disconnection, or a rejection where it had not heard yet that we are in.
+  bool cut() { return next() != RDMA_CM_EVENT_ADDR_ERROR; }
 
  private:
   rdma_cm_event_type next() {

@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/conformance/support/faulty_provider.h"
@@ -19,7 +21,12 @@ struct Subject {
   std::shared_ptr<Provider> (*make)(const Clock& clock);
   std::string listen{};  ///< ListenOptions::address
   std::string source{};  ///< ConnectOptions::source
+  /// Soft-iWARP: a refusal flushes the reader and says no reason, queue pairs' rights are not enforced, a READ under
+  /// way goes on after deregistration, and its library makes no sixteenth queue pair.
+  bool soft_iwarp = false;
 };
+/// As a test's parameter is shown.
+inline void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.name; }
 
 /// Verbs need a device: `tools/rdma-vm/run` brings two (RDMA_VM_ADDR0, RDMA_VM_ADDR1), and so may a host that has some.
 /// `verbs` stays inside one device, `verbs_wire` goes from one to the other.
@@ -40,8 +47,10 @@ inline std::vector<Subject> all_subjects() {
   const char* const there = std::getenv("RDMA_VM_ADDR1");
   if (here == nullptr || there == nullptr) return all;
   const auto verbs = [](const Clock& clock) { return make_provider("verbs", clock).value(); };
-  all.push_back({"verbs", verbs, there, ""});
-  all.push_back({"verbs_wire", verbs, there, here});
+  const char* const device = std::getenv("RDMA_VM");
+  const bool soft_iwarp = device != nullptr && std::string_view(device) == "siw";
+  all.push_back({"verbs", verbs, there, "", soft_iwarp});
+  all.push_back({"verbs_wire", verbs, there, here, soft_iwarp});
   return all;
 }
 

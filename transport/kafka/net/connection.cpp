@@ -2,6 +2,8 @@
 #include "transport/kafka/net/connection.h"
 
 #include <fmt/core.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +14,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cstring>
+#include <utility>
 
 #include "transport/base/log.h"
 #include "transport/kafka/wire.h"
@@ -48,6 +51,11 @@ Connection::Connection(asio::ip::tcp::socket socket, std::uint64_t id, Service& 
   peer_host_ = endpoint.address().to_string();
   peer_ = fmt::format("{}:{}", peer_host_, endpoint.port());
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  // A host that lost its power says nothing: it is known after two minutes, and what its sessions hold is given back.
+  socket_.set_option(asio::socket_base::keep_alive(true), ignored);
+  for (const auto& [option, value] :
+       {std::pair(TCP_KEEPIDLE, 60), std::pair(TCP_KEEPINTVL, 10), std::pair(TCP_KEEPCNT, 6)})
+    (void)::setsockopt(socket_.native_handle(), IPPROTO_TCP, option, &value, sizeof value);
   socket_.non_blocking(true, ignored);
 }
 

@@ -1,6 +1,7 @@
 // Protection domains and regions: one registration of a span a rail. Not here: queue pairs.
 #include "transport/rdma/verbs/domain.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -28,10 +29,20 @@ std::vector<std::shared_ptr<Rail>> Rails::all() const {
   return rails_;
 }
 
-void Rails::lost(const ibv_context* context) {
+bool Rails::usable(const ibv_context* context) const {
   const std::scoped_lock lock(mutex_);
-  for (const auto& rail : rails_)
-    if (rail->context == context) rail->lost.store(true);
+  return std::any_of(rails_.begin(), rails_.end(),
+                     [context](const auto& rail) { return rail->context == context && !rail->lost.load(); });
+}
+
+bool Rails::is_lost(const Library& library, Rail& rail, int error) {
+  if (rail.lost.load()) return true;
+  if (error != EIO && error != ENODEV) return false;
+  // The thread that hears of removals may not have come to it yet.
+  ibv_device_attr can{};
+  if (library.ibv_query_device(rail.context, &can) == 0) return false;
+  rail.lost.store(true);
+  return true;
 }
 
 /// A span's registrations, and what they need to end.
@@ -49,7 +60,7 @@ class VerbsDomain::Held final : public Registration {
       (void)mr.release();
       if (error == 0) continue;
       // A removed device reads nothing any more; the kernel took its registrations away with it.
-      if (rail->lost.load()) continue;
+      if (Rails::is_lost(domain_->library_, *rail, error)) continue;
       log::error("rdma", "verbs: a region could not be deregistered device={}: {}",
                  domain_->library_.ibv_get_device_name(rail->context->device), std::strerror(error));
       all = false;
@@ -63,18 +74,14 @@ class VerbsDomain::Held final : public Registration {
   std::vector<std::pair<Owned<ibv_mr>, std::shared_ptr<Rail>>> mrs_;
 };
 
-Result<ibv_pd*> VerbsDomain::protection_domain_locked(std::uint32_t rail, const Rail& device) {
-  auto& domain = domains_[rail];
-  if (!domain) domain = Owned<ibv_pd>(library_.ibv_alloc_pd(device.context), Closer{&library_});
-  if (!domain) return fault_of(errno);
-  return domain.get();
-}
-
 Result<ibv_pd*> VerbsDomain::protection_domain(std::uint32_t rail) {
   const auto devices = rails_->all();
   if (rail >= devices.size() || devices[rail]->lost.load()) return Fault::device_lost;
   const std::scoped_lock lock(mutex_);
-  return protection_domain_locked(rail, *devices[rail]);
+  auto& domain = domains_[rail];
+  if (!domain) domain = Owned<ibv_pd>(library_.ibv_alloc_pd(devices[rail]->context), Closer{&library_});
+  if (!domain) return fault_of(errno);
+  return domain.get();
 }
 
 Result<Region> VerbsDomain::expose(const Exposable& memory) {
@@ -82,22 +89,23 @@ Result<Region> VerbsDomain::expose(const Exposable& memory) {
   if (regions_.load() >= regions_max) return Fault::resources_exhausted;
   auto held = std::make_unique<Held>(shared_from_this());
   std::uint64_t key = 0;
-  bool any = false;
+  auto why = Fault::device_lost;
   const auto devices = rails_->all();
-  {
-    const std::scoped_lock lock(mutex_);
-    for (std::uint32_t rail = 0; rail < devices.size(); ++rail) {
-      if (devices[rail]->lost.load()) continue;
-      const auto domain = protection_domain_locked(rail, *devices[rail]);
-      if (!domain) return domain.error();
-      auto mr = register_memory(library_, **domain, memory.bytes.data(), memory.bytes.size(), IBV_ACCESS_REMOTE_READ);
-      if (!mr) return mr.error();
+  for (std::uint32_t rail = 0; rail < devices.size(); ++rail) {
+    const auto domain = protection_domain(rail);
+    auto mr =
+        domain ? register_memory(library_, **domain, memory.bytes.data(), memory.bytes.size(), IBV_ACCESS_REMOTE_READ)
+               : domain.error();
+    if (mr) {
       key |= static_cast<std::uint64_t>((*mr)->rkey) << (32 * rail);
       held->add(std::move(*mr), devices[rail]);
-      any = true;
+    } else {
+      why = mr.error();
+      if (devices.size() > 1 && !devices[rail]->lost.load())
+        log::warn("rdma", "verbs: a region is not readable over rail {}: {}", rail, text(why));
     }
   }
-  if (!any) return Fault::device_lost;
+  if (key == 0) return why;
   const auto address = reinterpret_cast<std::uintptr_t>(memory.bytes.data());
   return Region(std::move(held), {address, static_cast<std::uint32_t>(memory.bytes.size()), key});
 }

@@ -27,7 +27,9 @@ class Rails {
   [[nodiscard]] std::optional<std::uint32_t> add(ibv_context* context);
   [[nodiscard]] std::optional<std::uint32_t> find(const ibv_context* context) const;
   [[nodiscard]] std::vector<std::shared_ptr<Rail>> all() const;
-  void lost(const ibv_context* context);
+  [[nodiscard]] bool usable(const ibv_context* context) const;
+  /// After a call on the device failed with `error`: whether it is gone, which is noted then.
+  [[nodiscard]] static bool is_lost(const Library& library, Rail& rail, int error);
 
  private:
   mutable std::mutex mutex_;
@@ -41,7 +43,8 @@ class VerbsDomain final : public Domain, public std::enable_shared_from_this<Ver
       : library_(library), rails_(std::move(rails)), principal_(std::move(principal)) {}
   std::string_view principal() const override { return principal_; }
   bool pins_memory() const override { return true; }
-  /// On every rail that still has its device. At most `regions_max` at a time.
+  /// On every rail that still has its device; one that refuses has no key in the span (0). At most `regions_max` at a
+  /// time. Pinning is done without a lock: connections and other chunks do not wait for it. Errors: the last rail's.
   Result<Region> expose(const Exposable& memory) override;
   /// For a queue pair on that rail.
   [[nodiscard]] Result<ibv_pd*> protection_domain(std::uint32_t rail);
@@ -50,7 +53,6 @@ class VerbsDomain final : public Domain, public std::enable_shared_from_this<Ver
 
  private:
   class Held;
-  [[nodiscard]] Result<ibv_pd*> protection_domain_locked(std::uint32_t rail, const Rail& device);
 
   const Library& library_;
   std::shared_ptr<const Rails> rails_;

@@ -122,6 +122,7 @@ class VerbsEndpoint final : public Endpoint {
   void look_at_events();
   void finish(std::optional<Fault> fault, Completion& into);
   [[nodiscard]] std::size_t outstanding() const { return posted_ - finished_; }
+  [[nodiscard]] bool iwarp() const { return id_->verbs->device->transport_type == IBV_TRANSPORT_IWARP; }
 
   const Library& library_;
   const Clock& clock_;
@@ -162,6 +163,8 @@ Result<Event> VerbsEndpoint::await(rdma_cm_event_type wanted, Clock::TimePoint d
   while (true) {
     if (const auto event = next_event(library_, *channel_)) {
       if (event->type == wanted) return *event;
+      log::debug("rdma", "verbs: {} status={} instead of {}", library_.rdma_event_str(event->type), event->status,
+                 library_.rdma_event_str(wanted));
       switch (event->type) {
         case RDMA_CM_EVENT_REJECTED: {
           const auto answer = parse<Welcome>(event->data.data(), event->data_bytes);
@@ -246,12 +249,12 @@ Result<void> VerbsEndpoint::dial(Address address, std::optional<Address> source,
   if (!welcome || be64toh(welcome->magic_number) != magic || be32toh(welcome->version_number) != version ||
       be32toh(welcome->rail) >= rails_max)
     return Fault::incompatible;
-  // With a depth of 0 posts would be taken and nothing would ever complete.
-  if (answer->initiator_depth == 0) return Fault::incompatible;
+  // With a depth of 0 posts would be taken and nothing would ever complete. (iWARP settles its own, and tells another.)
+  if (answer->initiator_depth == 0 && !iwarp()) return Fault::incompatible;
   rail_ = be32toh(welcome->rail);
-  // Nobody may do anything to this side.
+  // Nobody may do anything to this side. (No memory of ours is open either, but for READs under way over iWARP.)
   ibv_qp_attr rights{};
-  (void)library_.ibv_modify_qp(id_->qp, &rights, IBV_QP_ACCESS_FLAGS);
+  if (!iwarp()) (void)library_.ibv_modify_qp(id_->qp, &rights, IBV_QP_ACCESS_FLAGS);
   log::debug("rdma", "verbs: connected address={} device={} rail={} depth={}", address.text(),
              library_.ibv_get_device_name(id_->verbs->device), rail_, answer->initiator_depth);
   return {};
@@ -282,8 +285,10 @@ Result<std::unique_ptr<Landing>> VerbsEndpoint::make_landing(std::size_t bytes) 
   auto place = std::make_unique<Place>(static_cast<std::byte*>(at), mapped, bytes);
   if (huge) ::madvise(at, mapped, MADV_HUGEPAGE);
   // Relaxed ordering costs nothing here: bytes are looked at only behind their completion, and checked.
-  auto mr =
-      register_memory(library_, *domain_, place->at, mapped, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+  unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING;
+  // iWARP's READ response is a tagged message, for which the sink must be open (RFC 5040, section 5.2).
+  if (iwarp()) access |= IBV_ACCESS_REMOTE_WRITE;
+  auto mr = register_memory(library_, *domain_, place->at, mapped, access);
   if (!mr) return mr.error();
   place->mr = std::move(*mr);
   auto& kept = places_->add(std::move(place));
@@ -307,6 +312,8 @@ Result<std::size_t> VerbsEndpoint::post_reads(std::span<const ReadRequest> batch
       if (request.from.length > verbs_caps().read_bytes_max || request.to.size() != request.from.length ||
           (place == nullptr && !request.to.empty()))
         return break_with(Fault::access_error);
+      // The broker could register it with its other device only.
+      if (request.from.key != 0 && rkey_of(request.from.key, rail_) == 0) return Fault::not_registrable;
       const auto number = posted_ + i;
       reads_[number % reads_.size()] = {request.id, place};
       auto& piece = pieces[i];
@@ -407,7 +414,11 @@ Result<std::size_t> VerbsEndpoint::poll(std::span<Completion> into) {
   }
   if (count > 0) return count;
   look_at_events();
-  if (broken_ && outstanding() > 0 && !flushed_ && clock_.now() - broken_at_ > flush_patience) flushed_ = true;
+  if (broken_ && outstanding() > 0 && !flushed_ && clock_.now() - broken_at_ > flush_patience) {
+    // Without its queue pair nothing can land any more, so that the landings are their owner's again.
+    if (id_ && id_->qp) library_.rdma_destroy_qp(id_.get());
+    flushed_ = true;
+  }
   if (broken_ && (outstanding() == 0 || !id_)) return *broken_;
   tell();
   return count;
@@ -438,6 +449,8 @@ void VerbsEndpoint::close() {
   if (id_ && id_->qp) library_.rdma_destroy_qp(id_.get());
   places_->end();
   posted_ = succeeded_ = finished_ = 0;
+  failed_.reset();
+  std::fill(reads_.begin(), reads_.end(), Pending{});
 }
 
 }  // namespace
@@ -453,9 +466,12 @@ Result<std::unique_ptr<Endpoint>> connect(const Library& library, const std::str
   }
   const auto deadline = clock.now() + options.timeout;
   auto why = Fault::address_unreachable;
+  auto untried = addresses->size();
   for (const auto& one : *addresses) {
     auto endpoint = std::make_unique<VerbsEndpoint>(library, clock);
-    const auto done = endpoint->dial(one, source, token, deadline);
+    // An address that swallows requests leaves the others their share of the time.
+    const auto now = clock.now();
+    const auto done = endpoint->dial(one, source, token, now + (deadline - now) / static_cast<int>(untried--));
     if (done) return std::unique_ptr<Endpoint>(std::move(endpoint));
     why = done.error();
     // The token is spent, or the broker has spoken: another of its devices would say the same.

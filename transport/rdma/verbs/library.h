@@ -20,7 +20,8 @@ struct Library {
   F(ibverbs, ibv_dealloc_pd) F(ibverbs, ibv_reg_mr_iova2) F(ibverbs, ibv_dereg_mr)                                     \
   F(ibverbs, ibv_create_comp_channel) F(ibverbs, ibv_destroy_comp_channel) F(ibverbs, ibv_create_cq)                   \
   F(ibverbs, ibv_destroy_cq) F(ibverbs, ibv_get_cq_event) F(ibverbs, ibv_ack_cq_events) F(ibverbs, ibv_modify_qp)      \
-  F(ibverbs, ibv_wc_status_str)
+  F(ibverbs, ibv_wc_status_str) F(ibverbs, ibv_get_async_event) F(ibverbs, ibv_ack_async_event)                       \
+  F(ibverbs, ibv_event_type_str)
   // clang-format on
   // NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared
 #define CIUIC_DECLARE(library, function) decltype(&::function) function = nullptr;

@@ -2,6 +2,7 @@
 // sent anything; the one receive that each queue pair has posted is there to be flushed, and a peer that sends into it
 // is cut. Not here: what a key opens (the device), protection domains (domain.cpp).
 #include <endian.h>
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -57,7 +58,7 @@ class VerbsListener final : public Listener {
   ~VerbsListener() override;
   Result<void> start();
 
-  std::string address() const override { return address_; }
+  std::string address() const override;
   void admit(const Token& token, std::shared_ptr<Domain> domain, SessionId session, Clock::TimePoint until) override {
     desk_.admit(token, std::move(domain), session, until);
   }
@@ -67,6 +68,7 @@ class VerbsListener final : public Listener {
  private:
   [[nodiscard]] std::vector<Address> wanted_addresses() const;
   [[nodiscard]] Result<void> listen_at(Address address);
+  [[nodiscard]] bool listens_on(const ibv_context* context) const;
   [[nodiscard]] Result<Device*> device_of(ibv_context* context);
   [[nodiscard]] bool watch(int fd);
   void work();
@@ -77,6 +79,9 @@ class VerbsListener final : public Listener {
   void established(std::uint64_t serial);
   void reject(rdma_cm_id& id, Status status);
   void take_completions(Device& device);
+  void take_async_event(Device& device);
+  void lose(const ibv_context* context, const char* why);
+  void count_refusal(Status status, std::string_view principal);
   void drop(std::uint64_t serial, const char* why);
   void drop_if(const std::function<bool(const Peer&)>& which, const char* why);
   [[nodiscard]] std::optional<std::uint64_t> serial_of(const rdma_cm_id* id) const;
@@ -86,19 +91,24 @@ class VerbsListener final : public Listener {
   std::shared_ptr<Rails> rails_;
   const Clock& clock_;
   TokenDesk desk_;
-  std::string address_;
   UniqueFd epoll_, wake_;
   // Ids end before the channel their events come by, queue pairs before the completion queues they report to.
   Owned<rdma_event_channel> channel_;
   std::vector<std::unique_ptr<Device>> devices_;
-  std::vector<Owned<rdma_cm_id>> listening_;
+  struct Place {
+    Owned<rdma_cm_id> id;
+    std::string text;
+  };
+  std::vector<Place> listening_;                   // behind mutex_ once the thread runs
   std::unordered_map<std::uint64_t, Peer> peers_;  // the thread's
   std::unordered_map<const rdma_cm_id*, std::uint64_t> serials_;
   std::uint64_t next_serial_ = 1;
   std::size_t unestablished_ = 0;
+  std::uint64_t refusals_untold_ = 0;
+  std::optional<Clock::TimePoint> refusal_told_at_{};
   std::atomic<std::size_t> connections_{0};
   std::atomic<bool> stopping_{false};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<SessionId> to_cut_;
   std::thread thread_;
 };
@@ -135,7 +145,9 @@ Result<Device*> VerbsListener::device_of(ibv_context* context) {
       library_.ibv_create_cq(context, static_cast<int>(device->peers_max) * 2, nullptr, device->channel.get(), 0),
       Closer{&library_});
   if (!device->completions) return fault_of(errno);
-  if (ibv_req_notify_cq(device->completions.get(), 0) != 0 || !watch(device->channel->fd))
+  const int flags = ::fcntl(context->async_fd, F_GETFL);
+  if (ibv_req_notify_cq(device->completions.get(), 0) != 0 || !watch(device->channel->fd) || flags < 0 ||
+      ::fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK) != 0 || !watch(context->async_fd))
     return Fault::resources_exhausted;
   devices_.push_back(std::move(device));
   return devices_.back().get();
@@ -148,15 +160,30 @@ Result<void> VerbsListener::listen_at(Address address) {
   (void)library_.rdma_set_option(id->get(), RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on);
   if (library_.rdma_bind_addr(id->get(), address.get()) != 0) return fault_of(errno);
   if ((*id)->verbs == nullptr) return Fault::no_device;
+  // One address a device, unless more were asked for: an alias must not take the other device's place.
+  if (options_.address.empty() && listens_on((*id)->verbs)) return {};
+  // A device counts as a rail, on which every chunk is pinned, only once it is sure that readers can come by it.
+  if (library_.rdma_listen(id->get(), backlog) != 0) return fault_of(errno);
   const auto device = device_of((*id)->verbs);
   if (!device) return device.error();
-  if (library_.rdma_listen(id->get(), backlog) != 0) return fault_of(errno);
   address.set_port(be16toh(library_.rdma_get_src_port(id->get())));
-  address_ += (address_.empty() ? "" : ",") + address.text();
   log::info("rdma", "verbs: listening address={} device={} rail={}", address.text(),
             library_.ibv_get_device_name((*id)->verbs->device), (*device)->number);
-  listening_.push_back(std::move(*id));
+  listening_.push_back({std::move(*id), address.text()});
   return {};
+}
+
+bool VerbsListener::listens_on(const ibv_context* context) const {
+  return std::any_of(listening_.begin(), listening_.end(),
+                     [context](const Place& place) { return place.id->verbs == context; });
+}
+
+std::string VerbsListener::address() const {
+  const std::scoped_lock lock(mutex_);
+  std::string all;
+  for (const auto& place : listening_)
+    if (rails_->usable(place.id->verbs)) all += (all.empty() ? "" : ",") + place.text;
+  return all;
 }
 
 Result<void> VerbsListener::start() {
@@ -175,7 +202,6 @@ Result<void> VerbsListener::start() {
   }
   auto why = Fault::no_device;
   for (const auto& address : addresses) {
-    if (listening_.size() == rails_max) break;
     const auto done = listen_at(address);
     if (done) continue;
     if (options_.address.empty()) continue;
@@ -227,8 +253,10 @@ void VerbsListener::work() {
           handle(*event);
         }
       } else {
-        for (const auto& device : devices_)
+        for (const auto& device : devices_) {
           if (device->channel->fd == fd) take_completions(*device);
+          if (device->rail->context->async_fd == fd) take_async_event(*device);
+        }
       }
     }
     std::vector<SessionId> cut;
@@ -256,12 +284,14 @@ std::optional<std::uint64_t> VerbsListener::serial_of(const rdma_cm_id* id) cons
 void VerbsListener::handle(const Event& event) {
   if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) return greet(event);
   if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
-    const auto* const context = event.id->verbs;
-    rails_->lost(context);
-    log::error("rdma", "verbs: device removed, its readers are cut device={}",
-               context != nullptr ? library_.ibv_get_device_name(context->device) : "?");
-    drop_if([context](const Peer& peer) { return peer.device->rail->context == context; }, "device removed");
-    std::erase_if(listening_, [&event](const auto& id) { return id.get() == event.id; });
+    lose(event.id->verbs, "device removed");
+    Place ended;  // destroyed outside the lock: rdma_cm waits for its events there
+    const std::scoped_lock lock(mutex_);
+    const auto found = std::find_if(listening_.begin(), listening_.end(),
+                                    [&event](const Place& place) { return place.id.get() == event.id; });
+    if (found == listening_.end()) return;
+    ended = std::move(*found);
+    listening_.erase(found);
     return;
   }
   const auto serial = serial_of(event.id);
@@ -286,15 +316,16 @@ Status VerbsListener::judge(const Event& event, Device*& device, std::optional<T
   const auto hello = parse<Hello>(event.data.data(), event.data_bytes);
   if (!hello || be64toh(hello->magic_number) != magic || be32toh(hello->version_number) != version)
     return Status::incompatible;
-  if (device == nullptr) return Status::no_room;
+  // Before the token is spent: the client tries another device with it.
+  if (device == nullptr || device->rail->lost.load() || device->peers >= device->peers_max ||
+      peers_.size() >= options_.connections_max)
+    return Status::no_room;
   admission = desk_.redeem(*Token::from(std::as_bytes(std::span(hello->token))));
   if (!admission) return Status::refused;
   std::size_t of_principal = 0;
   for (const auto& [serial, peer] : peers_)
     of_principal += peer.domain->principal() == admission->domain->principal() ? 1 : 0;
-  if (of_principal >= options_.connections_per_principal_max || peers_.size() >= options_.connections_max)
-    return Status::refused;
-  return device->peers < device->peers_max ? Status::ok : Status::no_room;
+  return of_principal < options_.connections_per_principal_max ? Status::ok : Status::refused;
 }
 
 void VerbsListener::greet(const Event& event) {
@@ -317,30 +348,55 @@ void VerbsListener::greet(const Event& event) {
     }
     status = Status::no_room;
   }
-  log::warn("rdma", "verbs: connection refused status={} principal={}", static_cast<std::uint32_t>(status),
-            admission ? admission->domain->principal() : "unknown");
+  count_refusal(status, admission ? admission->domain->principal() : "unknown");
   reject(*peer.id, status);
 }
 
+/// Anybody who reaches the port may ask as often as he likes: the log hears of it once a second.
+void VerbsListener::count_refusal(Status status, std::string_view principal) {
+  ++refusals_untold_;
+  const auto now = clock_.now();
+  if (refusal_told_at_ && now - *refusal_told_at_ < std::chrono::seconds(1)) return;
+  log::warn("rdma", "verbs: connection refused status={} principal={} since_last={}",
+            static_cast<std::uint32_t>(status), principal, refusals_untold_);
+  refusal_told_at_ = now;
+  refusals_untold_ = 0;
+}
+
 bool VerbsListener::accept(Peer& peer, std::uint64_t serial, const Event& event) {
+  const auto refused = [](const char* step, int error) {
+    log::warn("rdma", "verbs: a connection cannot be taken, {}: {}", step, std::strerror(std::abs(error)));
+    return false;
+  };
   const auto domain = peer.domain->protection_domain(peer.device->number);
-  if (!domain) return false;
+  if (!domain) return refused("no protection domain", ENODEV);
   ibv_qp_init_attr wanted{};
   wanted.send_cq = wanted.recv_cq = peer.device->completions.get();
   wanted.qp_type = IBV_QPT_RC;
   wanted.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1, .max_inline_data = 0};
-  if (library_.rdma_create_qp(peer.id.get(), *domain, &wanted) != 0) return false;
+  if (library_.rdma_create_qp(peer.id.get(), *domain, &wanted) != 0) return refused("rdma_create_qp", errno);
+  // A receive that is there only to be flushed, and takes no byte. Soft-iWARP refuses one without a piece.
+  ibv_sge nothing{};
   ibv_recv_wr receive{};
   receive.wr_id = serial;
+  receive.sg_list = &nothing;
+  receive.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
-  if (ibv_post_recv(peer.id->qp, &receive, &bad) != 0) return false;
+  if (const int error = ibv_post_recv(peer.id->qp, &receive, &bad); error != 0) return refused("ibv_post_recv", error);
   const Welcome welcome{htobe64(magic), htobe32(version), 0, htobe32(peer.device->number), 0};
   rdma_conn_param answer{};
   answer.private_data = &welcome;
   answer.private_data_len = sizeof welcome;
   answer.responder_resources = std::min(event.responder_resources, peer.device->depth);
   answer.rnr_retry_count = 0;
-  return library_.rdma_accept(peer.id.get(), &answer) == 0;
+  if (library_.rdma_accept(peer.id.get(), &answer) != 0) return refused("rdma_accept", errno);
+  // rdma_cm gives a queue pair the right to everything; the regions' own rights are the first wall, this the second. It
+  // stands before the peer has the answer. iWARP devices need not know these rights.
+  ibv_qp_attr rights{};
+  rights.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+  const int error = library_.ibv_modify_qp(peer.id->qp, &rights, IBV_QP_ACCESS_FLAGS);
+  const bool iwarp = peer.device->rail->context->device->transport_type == IBV_TRANSPORT_IWARP;
+  return error == 0 || iwarp || refused("ibv_modify_qp", error);
 }
 
 void VerbsListener::established(std::uint64_t serial) {
@@ -348,11 +404,6 @@ void VerbsListener::established(std::uint64_t serial) {
   if (peer.established) return;
   peer.established = true;
   --unestablished_;
-  // rdma_cm gives a queue pair the right to everything; the regions' own rights are the first wall, this the second.
-  ibv_qp_attr rights{};
-  rights.qp_access_flags = IBV_ACCESS_REMOTE_READ;
-  if (const int error = library_.ibv_modify_qp(peer.id->qp, &rights, IBV_QP_ACCESS_FLAGS); error != 0)
-    log::debug("rdma", "verbs: a queue pair's rights stay as rdma_cm set them: {}", std::strerror(std::abs(error)));
   log::info("rdma", "verbs: reader connected principal={} session={} device={}", peer.domain->principal(), peer.session,
             library_.ibv_get_device_name(peer.device->rail->context->device));
 }
@@ -365,7 +416,11 @@ void VerbsListener::reject(rdma_cm_id& id, Status status) {
 void VerbsListener::take_completions(Device& device) {
   ibv_cq* queue = nullptr;
   void* context = nullptr;
-  if (library_.ibv_get_cq_event(device.channel.get(), &queue, &context) != 0) return;
+  if (library_.ibv_get_cq_event(device.channel.get(), &queue, &context) != 0) {
+    // A removed device's channel is readable for ever and has nothing.
+    (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, device.channel->fd, nullptr);
+    return lose(device.rail->context, "its completion channel failed");
+  }
   library_.ibv_ack_cq_events(queue, 1);
   (void)ibv_req_notify_cq(queue, 0);
   std::array<ibv_wc, 16> done{};
@@ -375,6 +430,44 @@ void VerbsListener::take_completions(Device& device) {
       const auto& one = done[static_cast<std::size_t>(i)];
       drop(one.wr_id, one.status == IBV_WC_SUCCESS ? "peer sent something" : "queue pair failed");
     }
+}
+
+void VerbsListener::take_async_event(Device& device) {
+  ibv_async_event event{};
+  if (library_.ibv_get_async_event(device.rail->context, &event) != 0) {
+    if (errno == EAGAIN || errno == EINTR) return;
+    (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, device.rail->context->async_fd, nullptr);
+    return;
+  }
+  const auto type = event.event_type;
+  // Before the objects it names are ended: that waits for the acknowledgement.
+  library_.ibv_ack_async_event(&event);
+  const auto* const name = library_.ibv_get_device_name(device.rail->context->device);
+  switch (type) {
+    case IBV_EVENT_DEVICE_FATAL:
+      return lose(device.rail->context, "device failed");
+    case IBV_EVENT_CQ_ERR:
+      // No more flushes will be told: nobody would notice that a queue pair failed.
+      return lose(device.rail->context, "its completion queue failed");
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_PORT_ACTIVE:
+      log::warn("rdma", "verbs: device={}: {}", name, library_.ibv_event_type_str(type));
+      return;
+    default:
+      log::debug("rdma", "verbs: device={}: {}", name, library_.ibv_event_type_str(type));
+  }
+}
+
+/// Nothing of the device is used any more, until the broker is started again.
+void VerbsListener::lose(const ibv_context* context, const char* why) {
+  const auto found = std::find_if(devices_.begin(), devices_.end(),
+                                  [context](const auto& device) { return device->rail->context == context; });
+  if (found == devices_.end()) return;
+  if (!(*found)->rail->lost.exchange(true))
+    log::error("rdma", "verbs: a device is lost, its readers are cut device={} why=\"{}\"",
+               library_.ibv_get_device_name(context->device), why);
+  (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, (*found)->channel->fd, nullptr);
+  drop_if([context](const Peer& peer) { return peer.device->rail->context == context; }, why);
 }
 
 void VerbsListener::drop(std::uint64_t serial, const char* why) {

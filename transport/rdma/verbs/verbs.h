@@ -12,10 +12,10 @@ namespace ciuic::rdma {
 /// Addresses are `ip:port`, IPv6 in brackets, several with commas between: one a device ("rail"), at most two. The
 /// route to the address chooses device, port and GID, as rdma_cm does it for every program of the host.
 ///
-/// Kept by the device: keys, bounds, read-only (twice: the region's rights and the queue pair's). One protection domain
-/// for each principal and rail. Kept by order: after `Region::revoke` the registration is gone, its result checked.
-/// A hostile peer can waste its own connection only: each is bounded, authenticated by its one-time token in the
-/// connection request, and cut at the first thing it sends.
+/// Kept by the device: keys, bounds, read-only (twice: the region's rights and, but for iWARP devices that do not know
+/// them, the queue pair's). One protection domain for each principal and rail. Kept by order: after `Region::revoke`
+/// the registration is gone, its result checked. A hostile peer can waste its own connection only: each is bounded,
+/// authenticated by its one-time token in the connection request, and cut at the first thing it sends.
 ///
 /// librdmacm and libibverbs are loaded at run time: programs work on hosts without them. Errors: no_device (no library,
 /// no device).

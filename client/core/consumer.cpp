@@ -453,7 +453,9 @@ std::vector<Metric> Consumer::Impl::metrics() const {
   add("ciuic_client_renewals_total", counters_.renewals);
   add("ciuic_client_waits_total", counters_.waits);
   add("ciuic_client_lease_losses_total", counters_.lease_losses);
-  add("ciuic_client_fallbacks_total", counters_.fallbacks);
+  add("ciuic_client_onesided_starts_total", counters_.onesided_starts);
+  for (std::size_t i = 0; i < counters_.fallbacks.size(); ++i)
+    add("ciuic_client_fallbacks_total", counters_.fallbacks[i], core::name(static_cast<core::NotOneSided>(i)));
   for (const auto& lag : lags()) out.push_back({"ciuic_client_lag_records_gauge", core::to_text(lag.at), lag.records});
   return out;
 }

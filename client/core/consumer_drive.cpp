@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "client/core/consumer_impl.h"
 #include "transport/base/log.h"
@@ -11,6 +12,7 @@ namespace ciuic::client {
 using core::Assigned;
 using core::Co;
 using core::failure;
+using core::NotOneSided;
 using core::OffsetQuery;
 using kafka::ErrorCode;
 
@@ -185,22 +187,42 @@ void Consumer::Impl::choose_path(Assigned& one, std::int32_t leader, kafka::Topi
   constexpr int failures_max = 5;
   if (one.failures > failures_max) {
     one.failures = 0;
-    return fall_back(one, "one-sided reads failed several times in a row", std::chrono::seconds(10));
+    return fall_back(one, NotOneSided::failing, "one-sided reads failed several times in a row",
+                     std::chrono::seconds(10));
   }
   if (node.session && !topic_id.is_zero()) {
+    if (one.path != Path::one_sided) counters_.onesided_starts.fetch_add(1, std::memory_order_relaxed);
     one.path = Path::one_sided;
     one.provider = node.session->provider;
     one.reason.clear();
-    return;
+    return tell_path(one);
   }
   one.path = Path::undecided;
-  if (topic_id.is_zero()) return fall_back(one, "the broker has no topic ids", std::chrono::seconds(60));
-  if (node.refused && now < node.try_again) return fall_back(one, *node.refused, node.try_again - now);
+  if (topic_id.is_zero())
+    return fall_back(one, NotOneSided::no_topic_id, "the broker has no topic ids", std::chrono::seconds(60));
+  if (node.refused && now < node.try_again)
+    return fall_back(one, NotOneSided::no_session, *node.refused, node.try_again - now);
   if (!node.connecting) plans.connects.insert(leader);
 }
 
-/// Lock held.
-void Consumer::Impl::fall_back(Assigned& one, const std::string& why, Clock::Duration for_how_long) {
+const char* core::name(NotOneSided why) {
+  constexpr std::array names{"no_session", "no_topic_id", "failing", "bad_grant", "broker_memory", "fault"};
+  static_assert(names.size() == static_cast<std::size_t>(NotOneSided::count_));
+  return names[static_cast<std::size_t>(why)];
+}
+
+/// Once for each change: a consumer that goes on by another path works, and says so to whoever wonders about its speed.
+void Consumer::Impl::tell_path(Assigned& one) {
+  auto now = one.path == Path::one_sided ? "one-sided, by " + one.provider : "Fetch over TCP: " + one.reason;
+  if (now == one.told) return;
+  // The first path is told where it is not the best one.
+  const auto level = one.path == Path::one_sided && one.told.empty() ? log::Level::debug : log::Level::info;
+  log::line(level, "client", "{} is read {}", core::to_text(one.at), now);
+  one.told = std::move(now);
+}
+
+void Consumer::Impl::fall_back(Assigned& one, NotOneSided reason, const std::string& why,
+                               Clock::Duration for_how_long) {
   stop_reading(one);
   one.at_tail = false;
   const auto until = loop_.clock().now() + for_how_long;
@@ -212,12 +234,13 @@ void Consumer::Impl::fall_back(Assigned& one, const std::string& why, Clock::Dur
     wake_poll();
     return;
   }
-  counters_.fallbacks.fetch_add(1, std::memory_order_relaxed);
+  counters_.fallbacks[static_cast<std::size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
   one.path = Path::tcp_fetch;
   one.provider.clear();
   one.reason = why;
   one.look_again = until;
   one.fetch_position = one.position;
+  tell_path(one);
 }
 
 void Consumer::Impl::partition_failed(Assigned& one, const Error& error) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -97,6 +98,7 @@ struct Assigned {
   Path path = Path::undecided;
   std::string provider{}, reason{};
   Clock::TimePoint look_again{};  ///< auto: when a better path is tried again
+  std::string told{};             ///< of the path, in the log: said once
 
   std::deque<Fetched> fetched{};
   std::size_t fetched_bytes = 0;
@@ -112,9 +114,23 @@ struct Assigned {
   Clock::TimePoint unknown_since{};  ///< no leader since then; zero: there is one
 };
 
+/// Why a partition is not read one-sidedly.
+enum class NotOneSided : std::uint8_t {
+  no_session,     ///< the broker has no such path for us, or it cannot be reached
+  no_topic_id,    ///< the broker knows topics by name only
+  failing,        ///< reads failed several times in a row
+  bad_grant,      ///< the broker's answer makes no sense
+  broker_memory,  ///< these bytes are not in the broker's memory, and do not get there now
+  fault,          ///< something of this host: memory that may not be locked, say
+  count_
+};
+[[nodiscard]] const char* name(NotOneSided why);
+
 struct ConsumerCounters {
+  std::array<std::atomic<std::int64_t>, static_cast<std::size_t>(NotOneSided::count_)> fallbacks{};
+  std::atomic<std::int64_t> onesided_starts{0};
   std::atomic<std::int64_t> tcp_bytes{0}, tcp_batches{0}, onesided_bytes{0}, onesided_batches{0}, fetches{0}, grants{0},
-      renewals{0}, waits{0}, sessions{0}, lease_losses{0}, fallbacks{0}, skipped_batches{0};
+      renewals{0}, waits{0}, sessions{0}, lease_losses{0}, skipped_batches{0};
 };
 
 }  // namespace core
@@ -233,7 +249,9 @@ class Consumer::Impl {
   core::Co<void> release_idle(std::shared_ptr<core::Session> session, Clock::Duration timeout);
   core::Co<void> wait_at_tail(std::shared_ptr<core::Session> session);
   core::Co<void> end_session(std::shared_ptr<core::Session> session, Clock::TimePoint deadline);
-  void fall_back(core::Assigned& one, const std::string& why, Clock::Duration for_how_long);  // lock held
+  // Lock held.
+  void fall_back(core::Assigned& one, core::NotOneSided why, const std::string& text, Clock::Duration for_how_long);
+  void tell_path(core::Assigned& one);
 
   const core::ConsumerSettings settings_;
   const ForkGuard fork_{};

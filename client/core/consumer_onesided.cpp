@@ -16,6 +16,7 @@ using core::Co;
 using core::failure;
 using core::Lane;
 using core::Lease;
+using core::NotOneSided;
 using core::Session;
 using kafka::ErrorCode;
 
@@ -168,7 +169,7 @@ Co<void> Consumer::Impl::ask_grants(std::shared_ptr<Session> session, std::vecto
             auto grant = onesided::grant_of(granted, kafka::Offset(asked.offset), settings_.isolation, sent_at,
                                             answer->body.lease_ms);
             if (!grant) {
-              if (one != nullptr) fall_back(*one, "a grant that makes no sense", refused_for);
+              if (one != nullptr) fall_back(*one, NotOneSided::bad_grant, "a grant that makes no sense", refused_for);
               continue;
             }
             auto lease = std::make_shared<Lease>(grant->id, asked.offset, grant->deadline);
@@ -193,8 +194,8 @@ Co<void> Consumer::Impl::ask_grants(std::shared_ptr<Session> session, std::vecto
           } else if (granted.error_code == ErrorCode::throttling_quota_exceeded && granted.retry_after_ms >= 0) {
             one->not_before = now + Milliseconds(std::max(granted.retry_after_ms, 1));
           } else if (granted.error_code == ErrorCode::throttling_quota_exceeded) {
-            fall_back(*one, "no memory for these bytes: " + granted.error_message.value_or("use Fetch"),
-                      memory_short_for);
+            fall_back(*one, NotOneSided::broker_memory,
+                      "no memory for these bytes: " + granted.error_message.value_or("use Fetch"), memory_short_for);
           } else {
             partition_failed(*one, core::broker_error(granted.error_code, core::to_text(one->at),
                                                       granted.error_message.value_or("")));

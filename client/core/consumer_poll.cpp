@@ -13,6 +13,7 @@ using core::Assigned;
 using core::Delivery;
 using core::failure;
 using core::GroupEvent;
+using core::NotOneSided;
 using kafka::Offset;
 using rdma::Fault;
 
@@ -267,7 +268,7 @@ Consumer::Impl::Progress Consumer::Impl::after_fault(Assigned& one, Fault fault)
       break;
     case rdma::Outcome::fall_back:
       // Of this partition's memory (no more may be locked, say): what others have is good.
-      fall_back(one, std::string(rdma::text(fault)), std::chrono::seconds(30));
+      fall_back(one, NotOneSided::fault, std::string(rdma::text(fault)), std::chrono::seconds(30));
       break;
   }
   one.read.reset();

@@ -420,6 +420,25 @@ TEST(Consumer, TransportAutoSaysWhyItFellBack) {
   EXPECT_NE(consumer.path({"data", 0}).reason, "");
 }
 
+TEST(Consumer, EveryChangeOfPathIsCountedWithItsReason) {
+  for (const bool enabled : {true, false}) {
+    TestBroker broker{{"onesided.enable", enabled ? "true" : "false"}};
+    broker.create_topic("data", 1);
+    broker.append_numbers("data", 0, 0, 10);
+    auto consumer = Consumer::open({{"bootstrap.servers", broker.address()}}).value();
+    ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}}));
+    expect_numbers(read(consumer, 10), 0, 10);
+    std::int64_t starts = 0, no_session = 0, others = 0;
+    for (const auto& one : consumer.metrics()) {
+      if (one.name == "ciuic_client_onesided_starts_total") starts = one.value;
+      if (one.name == "ciuic_client_fallbacks_total") (one.label == "no_session" ? no_session : others) += one.value;
+    }
+    EXPECT_EQ(starts, enabled ? 1 : 0);
+    EXPECT_EQ(no_session, enabled ? 0 : 1);
+    EXPECT_EQ(others, 0);
+  }
+}
+
 TEST(Consumer, TransportRdmaInsists) {
   TestBroker broker{{"onesided.enable", "false"}};
   broker.create_topic("data", 1);

@@ -335,13 +335,13 @@ void PartitionExposure::register_first(const std::vector<Planned>& planned, Part
           done.push_back({chunk, domain->expose({chunk->memory(), backing, chunk->memfd_offset()})});
         executor->post([weak, domain, done = std::move(done), fault, then = std::move(then)]() mutable {
           // Without us the regions end with this task, before their memory.
-          if (const auto self = weak.lock()) self->registration_done(domain.get(), std::move(done), fault, then);
+          if (const auto self = weak.lock()) self->registration_done(domain.get(), done, fault, then);
         });
       },
       Turn::last);
 }
 
-void PartitionExposure::registration_done(const rdma::Domain* domain, std::vector<Registered> done,
+void PartitionExposure::registration_done(const rdma::Domain* domain, std::vector<Registered>& done,
                                           std::optional<rdma::Fault> fault,
                                           const std::function<void(std::optional<rdma::Fault>)>& then) {
   for (auto& [chunk, region] : done) {

@@ -127,7 +127,7 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
   [[nodiscard]] bool registered(const std::vector<Planned>& planned, const std::shared_ptr<rdma::Domain>& domain);
   void register_first(const std::vector<Planned>& planned, PartitionGrantRequest request, Answer answer,
                       int attempts_left);
-  void registration_done(const rdma::Domain* domain, std::vector<Registered> done, std::optional<rdma::Fault> fault,
+  void registration_done(const rdma::Domain* domain, std::vector<Registered>& done, std::optional<rdma::Fault> fault,
                          const std::function<void(std::optional<rdma::Fault>)>& then);
   void revocation_done(std::uint64_t sequence, const rdma::Domain* domain, const rdma::Result<void>& revoked);
   void now_registered(InDomain& in, rdma::Region region);

@@ -42,10 +42,11 @@ boost::asio::awaitable<std::optional<T>> await_callback_for(boost::asio::any_io_
                                                             Start start) {
   static_assert(std::is_trivially_copyable_v<Start>, "capture by reference");
   struct Wait {
+    Wait(const boost::asio::any_io_executor& at, Milliseconds wait) : timer(at, wait) {}
     boost::asio::steady_timer timer;
     std::optional<T> value{};
   };
-  const auto state = std::make_shared<Wait>(boost::asio::steady_timer(executor, wait));
+  const auto state = std::make_shared<Wait>(executor, wait);
   start([state, executor](T value) {
     boost::asio::post(executor, [state, value = std::move(value)]() mutable {
       state->value.emplace(std::move(value));

@@ -166,8 +166,9 @@ void Partition::delete_records(kafka::Offset before, LogCallback<kafka::Offset> 
 
 void Partition::truncate(kafka::Offset offset, LogCallback<kafka::Offset> callback) {
   if (swapping_) {
-    after_swap_.push_back(
-        [self = shared_from_this(), offset, callback = std::move(callback)] { self->truncate(offset, callback); });
+    after_swap_.push_back([weak = weak_from_this(), offset, callback = std::move(callback)] {
+      if (const auto self = weak.lock()) self->truncate(offset, callback);
+    });
     return;
   }
   if (offline() || closed_ || truncating_ || offset >= log_end_) {
@@ -178,7 +179,9 @@ void Partition::truncate(kafka::Offset offset, LogCallback<kafka::Offset> callba
     return;
   }
   truncating_ = true;
-  when_idle([self = shared_from_this(), offset, callback = std::move(callback)]() mutable {
+  when_idle([weak = weak_from_this(), offset, callback = std::move(callback)]() mutable {
+    const auto self = weak.lock();
+    if (!self) return;
     auto cut = [self, offset, callback = std::move(callback)](bool past) {
       if (past && !self->offline()) return self->finish_truncate(std::max(offset, self->log_start_), callback);
       self->truncating_ = false;
@@ -269,14 +272,18 @@ void Partition::install(OpenedLog opened) {
 
 void Partition::close(LogCallback<kafka::Offset> callback) {
   if (swapping_) {
-    after_swap_.push_back([self = shared_from_this(), callback = std::move(callback)] { self->close(callback); });
+    after_swap_.push_back([weak = weak_from_this(), callback = std::move(callback)] {
+      if (const auto self = weak.lock()) self->close(callback);
+    });
     return;
   }
   if (offline() || closed_) {
     parts_.executor->post([callback = std::move(callback)] { callback(kafka::Error(ErrorCode::kafka_storage_error)); });
     return;
   }
-  when_idle([self = shared_from_this(), callback = std::move(callback)]() mutable {
+  when_idle([weak = weak_from_this(), callback = std::move(callback)]() mutable {
+    const auto self = weak.lock();
+    if (!self) return;
     self->finish_close(std::move(callback));
   });
 }

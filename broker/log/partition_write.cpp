@@ -379,7 +379,9 @@ void Partition::flush(LogCallback<kafka::Offset> callback) {
     parts_.executor->post([callback = std::move(callback)] { callback(kafka::Error(ErrorCode::kafka_storage_error)); });
     return;
   }
-  when_filed([self = shared_from_this(), callback = std::move(callback)]() mutable {
+  when_filed([weak = weak_from_this(), callback = std::move(callback)]() mutable {
+    const auto self = weak.lock();  // in a list of its own it must not keep itself
+    if (!self) return;
     if (self->offline()) return callback(kafka::Error(ErrorCode::kafka_storage_error));
     // What is not written yet is synced by its own write.
     if (self->dirty_.empty()) self->messages_since_flush_ = 0;
@@ -410,8 +412,10 @@ void Partition::flush_in_time() {
 
 void Partition::flush_is_due(std::uint64_t timer) {
   if (timer != flush_timer_) return;
-  const auto again = [self = shared_from_this(), timer](const ResultOf<kafka::Offset, kafka::Error>&) {
-    if (timer != self->flush_timer_) return;
+  // Kept by the partition until its writes are done: it must not keep the partition.
+  const auto again = [weak = weak_from_this(), timer](const ResultOf<kafka::Offset, kafka::Error>&) {
+    const auto self = weak.lock();
+    if (!self || timer != self->flush_timer_) return;
     self->flush_timer_pending_ = false;
     self->flush_in_time();  // what was written meanwhile
   };

@@ -137,6 +137,8 @@ TEST_F(Verbs, AQueuePairLetsNobodyWriteEvenWhereARegionWould) {
   for (const auto what : {IBV_WR_RDMA_WRITE, IBV_WR_ATOMIC_FETCH_AND_ADD}) {
     auto attacker = inside();
     ASSERT_EQ(attacker->run(IBV_WR_RDMA_READ, at, (*open)->rkey, 8), IBV_WC_SUCCESS) << "the region is open";
+    // The broker cuts the rights once it hears that the connection stands.
+    std::this_thread::sleep_for(std::chrono::seconds(1));
     EXPECT_NE(attacker->run(what, at, (*open)->rkey, 8).value_or(IBV_WC_GENERAL_ERR), IBV_WC_SUCCESS);
   }
 }

@@ -390,13 +390,7 @@ bool VerbsListener::accept(Peer& peer, std::uint64_t serial, const Event& event)
   answer.responder_resources = std::min(event.responder_resources, peer.device->depth);
   answer.rnr_retry_count = 0;
   if (library_.rdma_accept(peer.id.get(), &answer) != 0) return refused("rdma_accept", errno);
-  // rdma_cm gives a queue pair the right to everything; the regions' own rights are the first wall, this the second. It
-  // stands before the peer has the answer. iWARP devices need not know these rights.
-  ibv_qp_attr rights{};
-  rights.qp_access_flags = IBV_ACCESS_REMOTE_READ;
-  const int error = library_.ibv_modify_qp(peer.id->qp, &rights, IBV_QP_ACCESS_FLAGS);
-  const bool iwarp = peer.device->rail->context->device->transport_type == IBV_TRANSPORT_IWARP;
-  return error == 0 || iwarp || refused("ibv_modify_qp", error);
+  return true;
 }
 
 void VerbsListener::established(std::uint64_t serial) {
@@ -404,6 +398,16 @@ void VerbsListener::established(std::uint64_t serial) {
   if (peer.established) return;
   peer.established = true;
   --unestablished_;
+  // rdma_cm gives a queue pair the right to everything; the regions' own rights are the first wall, this the second.
+  // Not before the connection stands: soft-RoCE then loses the peer's word that it does, now and again.
+  ibv_qp_attr rights{};
+  rights.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+  if (const int error = library_.ibv_modify_qp(peer.id->qp, &rights, IBV_QP_ACCESS_FLAGS); error != 0) {
+    // iWARP devices need not know these rights.
+    if (peer.device->rail->context->device->transport_type != IBV_TRANSPORT_IWARP)
+      return drop(serial, "its queue pair's rights could not be cut");
+    log::debug("rdma", "verbs: a queue pair's rights stay as rdma_cm set them: {}", std::strerror(std::abs(error)));
+  }
   log::info("rdma", "verbs: reader connected principal={} session={} device={}", peer.domain->principal(), peer.session,
             library_.ibv_get_device_name(peer.device->rail->context->device));
 }

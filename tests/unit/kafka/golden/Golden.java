@@ -200,10 +200,18 @@ public class Golden {
                     builder.append(1700000000000L + dice.nextInt(100000), dice.nextInt(4) == 0 ? null : bytes(12), value, headers);
                 }
                 MemoryRecords records = builder.build();
-                out.println("batch " + codec + " " + HexFormat.of().formatHex(Utils.toArray(records.buffer().duplicate())));
-                print(records);
+                batch(codec, records);
             }
         }
+        for (ControlRecordType type : new ControlRecordType[] {ControlRecordType.ABORT, ControlRecordType.COMMIT}) {
+            batch("none", MemoryRecords.withEndTransactionMarker(dice.nextInt(1 << 30), 1700000000000L + dice.nextInt(100000), dice.nextInt(1 << 20),
+                dice.nextInt(1 << 20), (short) dice.nextInt(1 << 15), new EndTransactionMarker(type, dice.nextInt(1 << 20))));
+        }
+    }
+
+    static void batch(String codec, MemoryRecords records) {
+        out.println("batch " + codec + " " + HexFormat.of().formatHex(Utils.toArray(records.buffer().duplicate())));
+        print(records);
     }
 
     static void read() throws Exception {

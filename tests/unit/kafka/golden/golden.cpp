@@ -11,6 +11,7 @@
 #include <string>
 
 #include "tests/unit/kafka/support/message_table.h"
+#include "transport/kafka/messages/control_records.h"
 #include "transport/kafka/record_batch.h"
 
 namespace ciuic::kafka {
@@ -60,25 +61,39 @@ std::string describe(const RecordBatchView& batch) {
   return out.str();
 }
 
-/// The same records through our builder; an uncompressed batch must come out byte for byte.
+/// A transaction marker as the broker would write it, from what the given one says.
+Buffer marker_again(const BatchHeader& header, RecordReader& reader) {
+  const auto record = reader.next();
+  const auto type = record ? control_type(*record) : std::nullopt;
+  if (!type || !record->value) return {};
+  const auto marker = decode<EndTxnMarker>(record->value->subspan(sizeof(std::int16_t)), 0);  // a version comes first
+  if (!marker) return {};
+  Buffer out;
+  append_end_transaction_marker(out, header, *type, marker->coordinator_epoch, record->timestamp);
+  return out;
+}
+
+/// The same records through our builder; an uncompressed batch with CreateTime must come out byte for byte.
 Buffer rebuilt(const RecordBatchView& batch) {
-  RecordBatchBuilder builder;
-  Buffer scratch;
-  auto reader = RecordReader::open(batch, scratch, no_limit);
-  while (const auto record = reader->next()) {
-    std::vector<HeaderToWrite> headers;
-    auto encoded = record->headers;
-    while (const auto header = next_header(encoded)) headers.push_back({header->key, header->value});
-    const auto delta = static_cast<std::int32_t>(record->offset - batch.base_offset());
-    builder.add({record->timestamp, record->key, record->value, headers}, delta);
-  }
   BatchHeader header;
   header.base_offset = batch.base_offset();
   header.leader_epoch = batch.leader_epoch();
   header.transactional = batch.transactional();
+  header.control = batch.control();
   header.producer_id = batch.producer_id();
   header.producer_epoch = batch.producer_epoch();
   header.base_sequence = batch.base_sequence();
+  RecordBatchBuilder builder;
+  Buffer scratch;
+  auto reader = RecordReader::open(batch, scratch, no_limit);
+  if (batch.control()) return marker_again(header, *reader);
+  while (const auto record = reader->next()) {
+    std::vector<HeaderToWrite> headers;
+    auto encoded = record->headers;
+    while (const auto one = next_header(encoded)) headers.push_back({one->key, one->value});
+    const auto delta = static_cast<std::int32_t>(record->offset - batch.base_offset());
+    builder.add({record->timestamp, record->key, record->value, headers}, delta);
+  }
   Buffer out;
   (void)builder.finish(header, out);  // without a codec nothing can fail
   return out;

@@ -33,15 +33,19 @@ const Overrides& MetadataImage::broker_config(std::string_view name) const { ret
 TopicImage* ImageBuilder::change(const kafka::TopicId& id) {
   const auto found = image_.by_id_.find(id);
   if (found == image_.by_id_.end()) return nullptr;
-  auto copy = std::make_shared<TopicImage>(*found->second);
-  auto* const target = copy.get();
-  image_.topics_[copy->name] = copy;
-  found->second = std::move(copy);
-  return target;
+  auto& own = own_[id];
+  if (!own) {
+    // Once for all records of this topic: a copy for each would be quadratic in its partitions.
+    own = std::make_shared<TopicImage>(*found->second);
+    image_.topics_[own->name] = own;
+    found->second = own;
+  }
+  return own.get();
 }
 
 void ImageBuilder::put(TopicImage topic) {
-  auto shared = std::make_shared<const TopicImage>(std::move(topic));
+  auto shared = std::make_shared<TopicImage>(std::move(topic));
+  own_[shared->id] = shared;
   image_.by_id_[shared->id] = shared;
   image_.topics_[shared->name] = shared;
 }
@@ -101,6 +105,7 @@ bool ImageBuilder::replay(Bytes record, std::int64_t offset) {
         if (found == image_.by_id_.end()) return;
         image_.topic_configs_.erase(found->second->name);
         image_.topics_.erase(found->second->name);
+        own_.erase(found->first);
         image_.by_id_.erase(found);
       });
     case kafka::ConfigRecord::api_key:

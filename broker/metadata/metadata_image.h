@@ -82,12 +82,17 @@ class ImageBuilder {
   /// Takes in one record's value (frame version, type, version, fields). Records that concern what is not kept here
   /// (ACLs, quotas) pass; false for bytes that are no metadata record: the log is damaged.
   [[nodiscard]] bool replay(Bytes record, std::int64_t offset);
-  [[nodiscard]] MetadataPointer build() { return std::make_shared<const MetadataImage>(image_); }
+  /// What was built stays as it is, whatever is replayed afterwards.
+  [[nodiscard]] MetadataPointer build() {
+    own_.clear();
+    return std::make_shared<const MetadataImage>(image_);
+  }
 
  private:
   TopicImage* change(const kafka::TopicId& id);
   void put(TopicImage topic);
   MetadataImage image_;
+  std::unordered_map<kafka::TopicId, std::shared_ptr<TopicImage>> own_;  // in no image yet: changed where they are
 };
 
 }  // namespace ciuic::broker

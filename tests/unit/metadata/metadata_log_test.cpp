@@ -164,6 +164,26 @@ TEST(MetadataImage, AnEpochThatHasNoNextOneIsDamage) {
   EXPECT_FALSE(builder.replay(encode_metadata(change), 2));
 }
 
+TEST(MetadataImage, WhatWasBuiltStaysAsItIs) {
+  ImageBuilder builder;
+  kafka::TopicRecord topic;
+  topic.name = "t";
+  topic.topic_id = kafka::Uuid::random();
+  kafka::PartitionRecord partition;
+  partition.topic_id = topic.topic_id;
+  EXPECT_TRUE(builder.replay(encode_metadata(topic), 0));
+  std::vector<MetadataPointer> built;
+  for (std::int32_t i = 0; i < 4; ++i) {
+    partition.partition_id = i;
+    EXPECT_TRUE(builder.replay(encode_metadata(partition), 1 + i));
+    built.push_back(builder.build());
+  }
+  for (std::size_t i = 0; i < built.size(); ++i) {
+    EXPECT_EQ(built[i]->topic("t")->partitions.size(), i + 1);
+    EXPECT_EQ(built[i]->topic("t"), built[i]->topic(topic.topic_id));
+  }
+}
+
 TEST(MetadataLog, ARecordThatDoesNotReplayStopsTheStart) {
   SimulatedFiles files;
   Reader reader;

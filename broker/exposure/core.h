@@ -62,6 +62,8 @@ struct Exposure::Core : std::enable_shared_from_this<Exposure::Core> {
   [[nodiscard]] Session* session_of(const ExposurePeer& peer, std::int64_t id);
   [[nodiscard]] std::shared_ptr<rdma::Domain> domain_for(const Listening& listening, const std::string& principal);
   void drop_unused_domains();
+  /// Its registrations go, slots and chunks, on every shard.
+  void drop_domain(const std::shared_ptr<rdma::Domain>& domain);
   void drop_denied_slots();
   /// Registrations without a lease go, on every shard. False: they went less than a lease ago, and it did not help.
   /// Any thread.

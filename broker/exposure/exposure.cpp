@@ -334,17 +334,20 @@ void Exposure::Core::drop_unused_domains() {
       ++at;
       continue;
     }
-    const auto domain = at->second;
-    for (auto& [block, topic] : all_blocks())
-      run_blocking([block = std::move(block), domain] { block->drop(domain.get()); }, Turn::first);
-    for (auto& shard : shards)
-      shard.executor->post([self = shared_from_this(), domain, &shard] {
-        for (auto& [partition, exposed] : shard.partitions) exposed->drop_domain(domain.get());
-      });
+    drop_domain(at->second);
     at = domains.erase(at);
   }
   const std::scoped_lock lock(mutex);
   std::erase_if(blocks, [](const auto& one) { return one.second.slots.expired(); });
+}
+
+void Exposure::Core::drop_domain(const std::shared_ptr<rdma::Domain>& domain) {
+  for (auto& [block, topic] : all_blocks())
+    run_blocking([block = std::move(block), domain] { block->drop(domain.get()); }, Turn::first);
+  for (auto& shard : shards)
+    shard.executor->post([self = shared_from_this(), domain, &shard] {
+      for (auto& [partition, exposed] : shard.partitions) exposed->drop_domain(domain.get());
+    });
 }
 
 /// Slots go when nobody can hold a lease on the topic any more: the last renewal was refused a lease ago.
@@ -468,14 +471,7 @@ void Exposure::revoke_principal(std::string principal) {
       core->end_session(*session, RevocationReason::forced);
       // A READ in flight may hang in its retries, or end as "success" without bytes: the cut is what the reader hears.
       for (auto& one : core->listening) one.listener->disconnect(session->id);
-      for (const auto& [provider, domain] : session->domains) {
-        for (auto& [block, topic] : core->all_blocks())
-          core->run_blocking([block = std::move(block), domain = domain] { block->drop(domain.get()); }, Turn::first);
-        for (auto& shard : core->shards)
-          shard.executor->post([core, domain = domain, &shard] {
-            for (auto& [partition, exposed] : shard.partitions) exposed->drop_domain(domain.get());
-          });
-      }
+      for (const auto& [provider, domain] : session->domains) core->drop_domain(domain);
     }
   });
 }

@@ -73,7 +73,7 @@ class ExposureTest : public ::testing::TestWithParam<bool> {
     request.host_id = rdma::host_id();
     return ask(&Exposure::connect, request, who, connection);
   }
-  kafka::OneSidedGrantResponse grant(std::int64_t session, std::int64_t offset, const std::string& who = "User:a") {
+  kafka::OneSidedGrantRequest asking_for(std::int64_t session, std::int64_t offset) const {
     kafka::OneSidedGrantRequest request;
     request.session_id = session;
     request.provider = "memory";
@@ -82,7 +82,10 @@ class ExposureTest : public ::testing::TestWithParam<bool> {
     auto& one = topic.partitions.emplace_back();
     one.fetch_offset = offset;
     one.bytes_wanted = 100000;
-    return ask(&Exposure::grant, request, who);
+    return request;
+  }
+  kafka::OneSidedGrantResponse grant(std::int64_t session, std::int64_t offset, const std::string& who = "User:a") {
+    return ask(&Exposure::grant, asking_for(session, offset), who);
   }
   ErrorCode renew(std::int64_t session, std::int64_t grant_id, std::int64_t position = 0,
                   const std::string& who = "User:a") {
@@ -400,14 +403,7 @@ TEST_P(ExposureTest, ManyReadersOfOneChunkShareItsRegistration) {
   int answered = 0;
   std::size_t chunks = 0;
   for (int i = 0; i < 3; ++i) {
-    kafka::OneSidedGrantRequest request;
-    request.session_id = session;
-    request.provider = "memory";
-    auto& topic = request.topics.emplace_back();
-    topic.topic_id = log_->topic_id();
-    auto& one = topic.partitions.emplace_back();
-    one.bytes_wanted = 100000;
-    exposure_->grant({"User:a", 1}, std::move(request), [&](const kafka::OneSidedGrantResponse& response) {
+    exposure_->grant({"User:a", 1}, asking_for(session, 0), [&](const kafka::OneSidedGrantResponse& response) {
       ++answered;
       EXPECT_EQ(only(response).error_code, ErrorCode::none);
       chunks = only(response).chunks.size();
@@ -424,15 +420,7 @@ TEST_P(ExposureTest, ChunksWantedBackWhileTheyAreBeingRegisteredGoBack) {
   for (int steps = 0; steps < 30; ++steps) {
     fill(10);
     std::optional<kafka::OneSidedGrantResponse> got;
-    kafka::OneSidedGrantRequest request;
-    request.session_id = session;
-    request.provider = "memory";
-    auto& topic = request.topics.emplace_back();
-    topic.topic_id = log_->topic_id();
-    auto& one = topic.partitions.emplace_back();
-    one.fetch_offset = log_->log_start_offset().value;
-    one.bytes_wanted = 100000;
-    exposure_->grant({"User:a", 1}, std::move(request),
+    exposure_->grant({"User:a", 1}, asking_for(session, log_->log_start_offset().value),
                      [&](kafka::OneSidedGrantResponse response) { got = std::move(response); });
     for (int i = 0; i < steps; ++i) (void)world_.step();
     delete_all();

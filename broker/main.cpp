@@ -7,13 +7,18 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <memory>
+#include <mutex>
+#include <thread>
 
 #include "broker/broker.h"
 #include "broker/server.h"
+#include "transport/base/log.h"
 
 namespace {
 
@@ -32,6 +37,46 @@ void raise_file_limit() {
     (void)::setrlimit(RLIMIT_NOFILE, &limit);  // as far as it goes; running out later is logged where it happens
   }
 }
+
+/// The stop signals, blocked in every thread, are taken on a thread of its own. Before `wait` the broker is still
+/// starting and has acknowledged nothing: the process ends at once, by that signal, as a kill would end it.
+class StopSignal {
+ public:
+  explicit StopSignal(const sigset_t& signals) {
+    std::thread([state = state_, signals] { take(*state, signals); }).detach();
+  }
+  /// Returns when a signal has come.
+  void wait() {
+    std::unique_lock lock(state_->mutex);
+    state_->started = true;
+    state_->changed.wait(lock, [this] { return state_->came; });
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool started = false;
+    bool came = false;
+  };
+
+  static void take(State& state, const sigset_t& signals) {
+    int which = 0;
+    sigwait(&signals, &which);
+    const std::lock_guard lock(state.mutex);
+    if (!state.started) {
+      ciuic::log::warn("broker", "stopped while starting signal=\"{}\"; nothing is lost, the next start begins anew",
+                       ::strsignal(which));
+      ciuic::log::flush();
+      ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+      (void)::raise(which);
+    }
+    state.came = true;
+    state.changed.notify_one();
+  }
+
+  std::shared_ptr<State> state_ = std::make_shared<State>();  // the thread may outlive main
+};
 
 }  // namespace
 
@@ -82,6 +127,7 @@ int main(int argc, char** argv) {
   for (const int each : {SIGTERM, SIGINT}) sigaddset(&signals, each);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread, so that all of them leave it to us
 
+  StopSignal stop(signals);
   auto server = ciuic::broker::Server::start(keys);
   if (!server) return fail(server.error());
   if (!port_file.empty()) {
@@ -90,8 +136,7 @@ int main(int argc, char** argv) {
     if (std::rename(half.c_str(), port_file.c_str()) != 0)
       return fail(fmt::format("{}: {}", port_file, std::strerror(errno)));
   }
-  int which = 0;
-  sigwait(&signals, &which);
+  stop.wait();
   ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // a second one ends it at once
   return (*server)->stop() ? 0 : 1;
 }

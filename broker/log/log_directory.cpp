@@ -19,6 +19,29 @@ namespace {
 
 constexpr std::string_view delete_suffix = "-delete";
 
+/// Says every few seconds how far a long load is. Any thread.
+class LoadProgress {
+ public:
+  LoadProgress(const Clock& clock, std::string path, std::size_t of)
+      : clock_(clock), path_(std::move(path)), of_(of), next_(clock.now() + interval) {}
+  void one_done() {
+    const std::scoped_lock lock(mutex_);
+    ++done_;
+    if (done_ == of_ || clock_.now() < next_) return;
+    next_ = clock_.now() + interval;
+    log::info("log", "loading path={} partitions={} of={}", path_, done_, of_);
+  }
+
+ private:
+  static constexpr std::chrono::seconds interval{3};
+  const Clock& clock_;
+  const std::string path_;
+  const std::size_t of_;
+  std::mutex mutex_;
+  std::size_t done_ = 0;
+  Clock::TimePoint next_;
+};
+
 kafka::Error storage_error(const IoError& error) { return {ErrorCode::kafka_storage_error, error.text}; }
 
 }  // namespace
@@ -212,6 +235,7 @@ ResultOf<std::vector<std::shared_ptr<Partition>>, kafka::Error> LogDirectory::lo
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::optional<IoError> failed;
+  LoadProgress progress(clock_, path(), work.size());
   const auto run = [&] {
     for (auto i = next.fetch_add(1); i < work.size(); i = next.fetch_add(1)) {
       auto opened = open_partition(work[i].name, work[i].plan);
@@ -221,6 +245,7 @@ ResultOf<std::vector<std::shared_ptr<Partition>>, kafka::Error> LogDirectory::lo
         if (auto written = replace_file(io_.files(), file, as_bytes(text), Durable::now); !written)
           opened = written.error();
       }
+      progress.one_done();
       const std::scoped_lock lock(mutex);
       if (!opened) {
         failed = opened.error();

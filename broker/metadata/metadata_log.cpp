@@ -12,6 +12,16 @@ namespace {
 constexpr auto folder = "__cluster_metadata-0";
 constexpr auto file_name = "00000000000000000000.log";
 constexpr kafka::LeaderEpoch first_epoch{1};  // of a log that no quorum has written in before
+
+/// True if a whole batch lies behind what cannot be read: then the end is not torn, the middle is damaged. A change is
+/// on the disk before the next is written.
+bool batch_within(Bytes left, std::int64_t next_offset) {
+  for (std::size_t at = 1; at + kafka::batch_header_bytes <= left.size(); ++at) {
+    const auto batch = kafka::RecordBatchView::parse(left.subspan(at));
+    if (batch && batch->base_offset().value > next_offset && batch->crc_valid()) return true;
+  }
+  return false;
+}
 }  // namespace
 
 ResultOf<MetadataLog, std::string> MetadataLog::open(Files& files, const std::string& log_dir,
@@ -64,6 +74,11 @@ ResultOf<MetadataLog, std::string> MetadataLog::open(Files& files, const std::st
   }
   const std::uint64_t good = content->size() - left.size();
   if (!left.empty()) {
+    if (batch_within(left, next))
+      return fmt::format(
+          "{}: the batch at offset {} is damaged, and others follow it; restore the file, or cut it at byte "
+          "{} to go on without the changes from there on",
+          path, next, good);
     log::warn("metadata", "torn tail cut file={} bytes={} kept={}", path, left.size(), good);
     if (const auto cut = (*file)->truncate(good); !cut) return cut.error().text;
   }

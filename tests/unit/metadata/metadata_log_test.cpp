@@ -79,6 +79,34 @@ TEST(MetadataLog, AChangeSurvivesWholeOrNotAtAllWhereverItIsCut) {
   }
 }
 
+TEST(MetadataLog, ADamagedBatchWithOthersBehindItIsNoTornTail) {
+  SimulatedFiles files;
+  Reader reader;
+  std::size_t first = 0, second = 0;
+  {
+    auto log = reader.open(files);
+    ASSERT_TRUE(log && log->append({bytes_of("a")}, 1));
+    first = files.content(path).size();
+    ASSERT_TRUE(log->append({bytes_of("b"), bytes_of("c")}, 1));
+    second = files.content(path).size();
+    ASSERT_TRUE(log->append({bytes_of("d")}, 1));
+  }
+  const auto whole = files.content(path);
+  for (auto at = first; at < second; ++at) {
+    if (at - first >= kafka::batch_at::leader_epoch && at - first < kafka::batch_at::magic)
+      continue;  // under no checksum
+    auto spoilt = whole;
+    spoilt[at] ^= std::byte{0x41};
+    SimulatedFiles damaged;
+    ASSERT_TRUE(damaged.make_directories("/logs/__cluster_metadata-0"));
+    ASSERT_TRUE(write_file(damaged, path, spoilt));
+    const auto log = reader.open(damaged);
+    ASSERT_FALSE(log) << "byte " << at;
+    EXPECT_NE(log.error().find("offset 1"), std::string::npos) << at << ": " << log.error();
+    EXPECT_EQ(damaged.content(path), spoilt);
+  }
+}
+
 TEST(MetadataLog, AFailedWriteLeavesNothingBehind) {
   SimulatedFiles files;
   Reader reader;

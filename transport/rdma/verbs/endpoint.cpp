@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <thread>
 #include <vector>
 
 #include "transport/base/fork_guard.h"
@@ -30,6 +31,8 @@ constexpr std::uint8_t retries = 6;
 constexpr Milliseconds look_interval{1};
 /// A failed queue pair flushes at once; some software devices forget to.
 constexpr Milliseconds flush_patience{1000};
+/// Between the READs that try a new iWARP connection.
+constexpr Milliseconds nudge_interval{20};
 constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t huge_page_bytes = 2U << 20;
 
@@ -117,6 +120,7 @@ class VerbsEndpoint final : public Endpoint {
   };
   [[nodiscard]] Result<Event> await(rdma_cm_event_type wanted, Clock::TimePoint deadline);
   [[nodiscard]] Result<void> make_queue_pair();
+  [[nodiscard]] Result<void> prove(Clock::TimePoint deadline);
   [[nodiscard]] Fault break_with(Fault fault);
   [[nodiscard]] std::optional<Fault> refuse_if_over() const;
   void look_at_events();
@@ -257,6 +261,31 @@ Result<void> VerbsEndpoint::dial(Address address, std::optional<Address> source,
   if (!iwarp()) (void)library_.ibv_modify_qp(id_->qp, &rights, IBV_QP_ACCESS_FLAGS);
   log::debug("rdma", "verbs: connected address={} device={} rail={} depth={}", address.text(),
              library_.ibv_get_device_name(id_->verbs->device), rail_, answer->initiator_depth);
+  return iwarp() ? prove(deadline) : Result<void>();
+}
+
+/// READs of nothing until one is answered. A broker's soft-iWARP hands its socket to the queue pair only after it has
+/// answered the connection request: what comes in between lies there until more comes.
+Result<void> VerbsEndpoint::prove(Clock::TimePoint deadline) {
+  const ReadRequest nothing{};
+  std::array<Completion, 1> done{};
+  auto next = clock_.now();
+  for (bool proven = false; !proven || outstanding() > 0;) {
+    const auto now = clock_.now();
+    if (now >= deadline) return Fault::address_unreachable;
+    if (!proven && now >= next && outstanding() < reads_.size()) {
+      if (const auto posted = post_reads({&nothing, 1}); !posted) return posted.error();
+      next = now + nudge_interval;
+    }
+    const auto got = poll(done);
+    if (!got) return got.error();
+    if (*got == 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      continue;
+    }
+    if (done[0].fault) return *done[0].fault;
+    proven = true;
+  }
   return {};
 }
 

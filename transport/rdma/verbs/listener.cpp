@@ -39,6 +39,7 @@ struct Device {
   std::uint8_t depth = 1;
   std::size_t peers_max = 0;
   std::size_t peers = 0;
+  [[nodiscard]] bool iwarp() const { return rail->context->device->transport_type == IBV_TRANSPORT_IWARP; }
 };
 
 /// Members end in reverse order: the queue pair before the domain it is in.
@@ -76,6 +77,7 @@ class VerbsListener final : public Listener {
   void greet(const Event& event);
   [[nodiscard]] Status judge(const Event& event, Device*& device, std::optional<TokenDesk::Admission>& admission);
   [[nodiscard]] bool accept(Peer& peer, std::uint64_t serial, const Event& event);
+  int cut_rights(rdma_cm_id& id);
   void established(std::uint64_t serial);
   void reject(rdma_cm_id& id, Status status);
   void take_completions(Device& device);
@@ -383,6 +385,11 @@ bool VerbsListener::accept(Peer& peer, std::uint64_t serial, const Event& event)
   receive.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
   if (const int error = ibv_post_recv(peer.id->qp, &receive, &bad); error != 0) return refused("ibv_post_recv", error);
+  // Here while there is no stream yet: soft-iWARP forgets to serve a READ that comes while its queue pair is modified.
+  if (peer.device->iwarp()) {
+    if (const int error = cut_rights(*peer.id); error != 0)  // iWARP devices need not know these rights
+      log::debug("rdma", "verbs: a queue pair's rights stay as rdma_cm set them: {}", std::strerror(std::abs(error)));
+  }
   const Welcome welcome{htobe64(magic), htobe32(version), 0, htobe32(peer.device->number), 0};
   rdma_conn_param answer{};
   answer.private_data = &welcome;
@@ -393,20 +400,22 @@ bool VerbsListener::accept(Peer& peer, std::uint64_t serial, const Event& event)
   return true;
 }
 
+/// rdma_cm gives a queue pair the right to everything; the regions' own rights are the first wall, this the second.
+int VerbsListener::cut_rights(rdma_cm_id& id) {
+  ibv_qp_attr rights{};
+  rights.qp_access_flags = IBV_ACCESS_REMOTE_READ;
+  return library_.ibv_modify_qp(id.qp, &rights, IBV_QP_ACCESS_FLAGS);
+}
+
 void VerbsListener::established(std::uint64_t serial) {
   auto& peer = peers_.at(serial);
   if (peer.established) return;
   peer.established = true;
   --unestablished_;
-  // rdma_cm gives a queue pair the right to everything; the regions' own rights are the first wall, this the second.
   // Not before the connection stands: soft-RoCE then loses the peer's word that it does, now and again.
-  ibv_qp_attr rights{};
-  rights.qp_access_flags = IBV_ACCESS_REMOTE_READ;
-  if (const int error = library_.ibv_modify_qp(peer.id->qp, &rights, IBV_QP_ACCESS_FLAGS); error != 0) {
-    // iWARP devices need not know these rights.
-    if (peer.device->rail->context->device->transport_type != IBV_TRANSPORT_IWARP)
-      return drop(serial, "its queue pair's rights could not be cut");
-    log::debug("rdma", "verbs: a queue pair's rights stay as rdma_cm set them: {}", std::strerror(std::abs(error)));
+  if (!peer.device->iwarp()) {
+    if (const int error = cut_rights(*peer.id); error != 0)
+      return drop(serial, std::strerror(std::abs(error)));  // the second wall is missing
   }
   log::info("rdma", "verbs: reader connected principal={} session={} device={}", peer.domain->principal(), peer.session,
             library_.ibv_get_device_name(peer.device->rail->context->device));

@@ -9,6 +9,16 @@ namespace {
 
 constexpr std::size_t unpacked_bytes_max = 1 << 20;
 
+/// Exactly what the records take is enough, and a byte less is not.
+void hold_limit(const kafka::RecordBatchView& batch, std::size_t unpacked) {
+  Buffer scratch;
+  if (!kafka::RecordReader::open(batch, scratch, unpacked)) std::abort();
+  if (unpacked == 0) return;
+  const auto refused = kafka::RecordReader::open(batch, scratch, unpacked - 1);
+  if (refused || refused.error().code != kafka::ErrorCode::message_too_large) std::abort();
+  if (scratch.size() > unpacked - 1) std::abort();
+}
+
 void walk(const kafka::RecordBatchView& batch) {
   (void)batch.crc_valid();
   (void)batch.next_offset();
@@ -16,6 +26,7 @@ void walk(const kafka::RecordBatchView& batch) {
   auto reader = kafka::RecordReader::open(batch, scratch, unpacked_bytes_max);
   if (scratch.size() > unpacked_bytes_max) std::abort();
   if (!reader) return;
+  if (batch.codec() != kafka::Codec::none) hold_limit(batch, scratch.size());
   std::size_t seen = 0;
   while (const auto record = reader->next()) {
     auto headers = record->headers;

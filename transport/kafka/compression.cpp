@@ -10,6 +10,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <string>
 
 #include "transport/kafka/wire.h"
 
@@ -18,9 +19,12 @@ namespace {
 
 constexpr std::array<std::string_view, 5> names{"none", "gzip", "snappy", "lz4", "zstd"};
 constexpr std::size_t step_bytes = 64 * 1024;
+constexpr std::size_t step_bytes_max = 1 << 30;  // zlib counts in 32 bits
 
 Error corrupt(const char* what) { return {ErrorCode::corrupt_message, what}; }
-Error too_large() { return {ErrorCode::message_too_large, "records unpack to more than the limit"}; }
+Error too_large(std::size_t limit) {
+  return {ErrorCode::message_too_large, "records unpack to more than " + std::to_string(limit) + " bytes"};
+}
 Error failed(const char* what) { return {ErrorCode::unknown_server_error, what}; }
 
 /// Grows `out` for a decoder that writes piece by piece; what was not used is given back by `shrink`.
@@ -31,11 +35,12 @@ class Growing {
   MutableBytes room() {
     const auto used = end_ - start_;
     if (used >= limit_) return {};
-    const auto want = std::min(limit_ - used, std::max(step_bytes, used));
+    const auto want = std::min(limit_ - used, std::clamp(used, step_bytes, step_bytes_max));
     if (out_.size() < end_ + want) out_.resize(end_ + want);
     return MutableBytes(out_).subspan(end_, want);
   }
   void wrote(std::size_t bytes) { end_ += bytes; }
+  [[nodiscard]] std::size_t used() const { return end_ - start_; }
   void shrink() { out_.resize(end_); }
 
  private:
@@ -81,9 +86,12 @@ ResultOf<void, Error> gzip_decompress(Bytes packed, Buffer& out, std::size_t lim
     const auto before = stream.avail_out;
     const int status = inflate(&stream, Z_NO_FLUSH);
     const auto made = before - stream.avail_out;
-    if (room.empty() && made != 0) return too_large();
+    if (room.empty() && made != 0) return too_large(limit);
     growing.wrote(made);
     if (status == Z_STREAM_END) {
+      // Java reads the next member too, and lets other bytes behind the last one be.
+      const bool another = stream.avail_in >= 2 && stream.next_in[0] == 0x1f && stream.next_in[1] == 0x8b;
+      if (another && inflateReset(&stream) == Z_OK) continue;
       growing.shrink();
       return {};
     }
@@ -115,14 +123,13 @@ ResultOf<void, Error> snappy_compress(Bytes plain, Buffer& out) {
   return {};
 }
 
-ResultOf<void, Error> snappy_block(Bytes block, Buffer& out, std::size_t& budget) {
+ResultOf<void, Error> snappy_block(Bytes block, Buffer& out, std::size_t start, std::size_t limit) {
   const auto* data = reinterpret_cast<const char*>(block.data());
   std::size_t plain = 0;
   if (!snappy::GetUncompressedLength(data, block.size(), &plain)) return corrupt("snappy: no length");
-  if (plain > budget) return too_large();
+  if (plain > limit - (out.size() - start)) return too_large(limit);
   // Snappy packs at most 64 bytes into three or so: a larger claim is a lie, seen before memory is asked for.
   if (plain / 64 > block.size()) return corrupt("snappy: the length claimed cannot be in these bytes");
-  budget -= plain;
   const auto at = out.size();
   out.resize(at + plain);
   // Bounded by what was allocated and not by the length in the bytes, which may lie in memory that changes under us.
@@ -133,17 +140,26 @@ ResultOf<void, Error> snappy_block(Bytes block, Buffer& out, std::size_t& budget
   return {};
 }
 
+bool xerial_begins(Bytes packed) {
+  return packed.size() >= xerial_header && std::memcmp(packed.data(), xerial_magic.data(), xerial_magic.size()) == 0;
+}
+
 ResultOf<void, Error> snappy_decompress(Bytes packed, Buffer& out, std::size_t limit) {
-  if (packed.size() < xerial_header || std::memcmp(packed.data(), xerial_magic.data(), xerial_magic.size()) != 0) {
-    return snappy_block(packed, out, limit);
+  if (!xerial_begins(packed)) {
+    return snappy_block(packed, out, out.size(), limit);
   }
-  WireReader reader(packed.subspan(xerial_header));
+  const auto start = out.size();
+  WireReader reader(packed);
   while (reader.left() > 0) {
+    if (xerial_begins(reader.rest())) {  // at the front, and where streams were put one behind the other
+      (void)reader.take(xerial_header);
+      continue;
+    }
     const auto length = reader.number<std::int32_t>();
     if (length < 0) return corrupt("snappy: a block length is negative");
     const auto block = reader.take(static_cast<std::size_t>(length));
     if (!reader.ok()) return corrupt("snappy: a block is cut short");
-    if (const auto done = snappy_block(block, out, limit); !done) return done;
+    if (const auto done = snappy_block(block, out, start, limit); !done) return done;
   }
   return {};
 }
@@ -167,6 +183,12 @@ ResultOf<void, Error> lz4_decompress(Bytes packed, Buffer& out, std::size_t limi
   LZ4F_dctx* raw = nullptr;
   if (LZ4F_isError(LZ4F_createDecompressionContext(&raw, LZ4F_VERSION))) return failed("lz4 cannot start");
   const std::unique_ptr<LZ4F_dctx, LZ4F_errorCode_t (*)(LZ4F_dctx*)> context(raw, LZ4F_freeDecompressionContext);
+  LZ4F_frameInfo_t info{};
+  std::size_t header = packed.size();
+  if (LZ4F_isError(LZ4F_getFrameInfo(context.get(), &info, packed.data(), &header)))
+    return corrupt("lz4: malformed frame");
+  if (info.contentSize > limit) return too_large(limit);
+  packed = packed.subspan(header);
   Growing growing(out, limit);
   for (std::size_t hint = 1; hint != 0;) {
     const auto room = growing.room();
@@ -175,7 +197,7 @@ ResultOf<void, Error> lz4_decompress(Bytes packed, Buffer& out, std::size_t limi
     std::size_t taken = packed.size();
     hint = LZ4F_decompress(context.get(), room.empty() ? &beyond : room.data(), &made, packed.data(), &taken, nullptr);
     if (LZ4F_isError(hint)) return corrupt("lz4: malformed frame");
-    if (room.empty() && made != 0) return too_large();
+    if (room.empty() && made != 0) return too_large(limit);
     growing.wrote(made);
     packed = packed.subspan(taken);
     if (hint != 0 && made == 0 && taken == 0) return corrupt("lz4: the frame is cut short");
@@ -201,14 +223,19 @@ ResultOf<void, Error> zstd_decompress(Bytes packed, Buffer& out, std::size_t lim
   if (!context) return failed("zstd cannot start");
   Growing growing(out, limit);
   ZSTD_inBuffer in{packed.data(), packed.size(), 0};
-  for (std::size_t hint = 1; hint != 0;) {
+  for (std::size_t hint = 0; hint != 0 || in.pos == 0 || in.pos < in.size;) {
+    if (hint == 0) {  // a frame begins
+      const auto claimed = ZSTD_getFrameContentSize(packed.data() + in.pos, in.size - in.pos);
+      const bool known = claimed != ZSTD_CONTENTSIZE_UNKNOWN && claimed != ZSTD_CONTENTSIZE_ERROR;
+      if (known && claimed > limit - growing.used()) return too_large(limit);
+    }
     const auto room = growing.room();
     std::byte beyond{};
     ZSTD_outBuffer to{room.empty() ? &beyond : room.data(), room.empty() ? 1 : room.size(), 0};
     const auto taken = in.pos;
     hint = ZSTD_decompressStream(context.get(), &to, &in);
     if (ZSTD_isError(hint)) return corrupt("zstd: malformed frame");
-    if (room.empty() && to.pos != 0) return too_large();
+    if (room.empty() && to.pos != 0) return too_large(limit);
     growing.wrote(to.pos);
     if (hint != 0 && to.pos == 0 && in.pos == taken && in.pos == in.size)
       return corrupt("zstd: the frame is cut short");
@@ -247,7 +274,7 @@ ResultOf<void, Error> compress(Codec codec, Bytes plain, Buffer& out, int level)
 ResultOf<void, Error> decompress(Codec codec, Bytes packed, Buffer& out, std::size_t limit) {
   switch (codec) {
     case Codec::none:
-      if (packed.size() > limit) return too_large();
+      if (packed.size() > limit) return too_large(limit);
       out.insert(out.end(), packed.begin(), packed.end());
       return {};
     case Codec::gzip:

@@ -24,9 +24,11 @@ inline constexpr int default_level = -1'000'000;
 /// Errors: UNKNOWN_SERVER_ERROR if a library fails (out of memory).
 [[nodiscard]] ResultOf<void, Error> compress(Codec codec, Bytes plain, Buffer& out, int level = default_level);
 
-/// Appends what `packed` holds to `out`; snappy both framed and raw. At most `limit` bytes are produced, so a small
-/// packed form cannot claim endless memory.
-/// Errors: CORRUPT_MESSAGE (not this codec's bytes, or cut short), MESSAGE_TOO_LARGE (more than `limit`).
+/// Appends what `packed` holds to `out`; snappy both framed and raw. At most `limit` bytes are produced, and memory for
+/// about twice as many asked for, whatever the packed form claims; a claim above `limit` is refused before any is.
+/// As Java reads them: all members of a gzip, all streams of a snappy and frames of a zstd, the first frame of an lz4;
+/// `limit` holds for their sum. Errors: CORRUPT_MESSAGE (not this codec's bytes, or cut short), MESSAGE_TOO_LARGE (more
+/// than `limit`).
 [[nodiscard]] ResultOf<void, Error> decompress(Codec codec, Bytes packed, Buffer& out, std::size_t limit);
 
 }  // namespace ciuic::kafka

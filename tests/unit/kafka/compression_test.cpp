@@ -3,10 +3,15 @@
 #include <gtest/gtest.h>
 #include <lz4frame.h>
 #include <snappy.h>
+#include <zstd.h>
 
+#include <bit>
+#include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "transport/kafka/wire.h"
 
@@ -69,6 +74,139 @@ TEST(Compression, ABombStopsAtTheLimit) {
     EXPECT_EQ(refused.error().code, ErrorCode::message_too_large) << name(codec);
     EXPECT_LE(out.capacity(), 400'000U) << name(codec);
   }
+}
+
+/// A form of packed bytes: what they hold as Java reads them, and what of it the header claims (a lie or not).
+struct Form {
+  std::string what;
+  Codec codec;
+  Buffer packed;
+  std::size_t holds;
+};
+
+Buffer joined(Bytes first, Bytes second) {
+  Buffer out(first.begin(), first.end());
+  out.insert(out.end(), second.begin(), second.end());
+  return out;
+}
+
+Buffer zstd_streamed(Bytes plain) {  // no content size in the frame, as Java's clients write it
+  const std::unique_ptr<ZSTD_CCtx, std::size_t (*)(ZSTD_CCtx*)> context(ZSTD_createCCtx(), ZSTD_freeCCtx);
+  Buffer out(ZSTD_compressBound(plain.size()) + 64);
+  ZSTD_outBuffer to{out.data(), out.size(), 0};
+  ZSTD_inBuffer in{plain.data(), plain.size() / 2, 0};
+  EXPECT_FALSE(ZSTD_isError(ZSTD_compressStream2(context.get(), &to, &in, ZSTD_e_flush)));
+  in.size = plain.size();
+  EXPECT_EQ(ZSTD_compressStream2(context.get(), &to, &in, ZSTD_e_end), 0U);
+  out.resize(to.pos);
+  EXPECT_EQ(ZSTD_getFrameContentSize(out.data(), out.size()), ZSTD_CONTENTSIZE_UNKNOWN);
+  return out;
+}
+
+Buffer lz4_frame(Bytes plain, bool declare, LZ4F_blockSizeID_t block) {
+  LZ4F_preferences_t preferences{};
+  preferences.frameInfo.blockMode = LZ4F_blockIndependent;
+  preferences.frameInfo.blockSizeID = block;
+  preferences.frameInfo.contentSize = declare ? plain.size() : 0;
+  Buffer out(LZ4F_compressFrameBound(plain.size(), &preferences));
+  out.resize(LZ4F_compressFrame(out.data(), out.size(), plain.data(), plain.size(), &preferences));
+  return out;
+}
+
+/// XXH32 with seed 0 of fewer than 16 bytes: what an lz4 frame's header is checked by.
+std::uint32_t short_xxh32(Bytes bytes) {
+  constexpr std::uint32_t p1 = 0x9E3779B1, p2 = 0x85EBCA77, p3 = 0xC2B2AE3D, p4 = 0x27D4EB2F, p5 = 0x165667B1;
+  auto hash = p5 + static_cast<std::uint32_t>(bytes.size());
+  std::size_t at = 0;
+  for (; at + 4 <= bytes.size(); at += 4) {
+    std::uint32_t word = 0;
+    std::memcpy(&word, bytes.data() + at, 4);
+    hash = std::rotl(hash + word * p3, 17) * p4;
+  }
+  for (; at < bytes.size(); ++at) hash = std::rotl(hash + static_cast<std::uint32_t>(bytes[at]) * p5, 11) * p1;
+  hash = (hash ^ hash >> 15) * p2;
+  hash = (hash ^ hash >> 13) * p3;
+  return hash ^ hash >> 16;
+}
+
+std::vector<Form> every_form(Bytes plain) {
+  std::vector<Form> forms;
+  for (const auto codec : every_codec)
+    forms.push_back({"as we write it", codec, packed_by(codec, plain), plain.size()});
+  for (const auto codec : {Codec::gzip, Codec::snappy, Codec::zstd}) {
+    const auto one = packed_by(codec, plain);
+    forms.push_back({"two, one behind the other", codec, joined(one, one), 2 * plain.size()});
+  }
+  forms.push_back({"no declared size", Codec::zstd, zstd_streamed(plain), plain.size()});
+  forms.push_back({"declared, then not", Codec::zstd, joined(packed_by(Codec::zstd, plain), zstd_streamed(plain)),
+                   2 * plain.size()});
+  const std::string skippable("\x50\x2a\x4d\x18\x03\0\0\0abc", 11);
+  forms.push_back({"behind a skippable frame", Codec::zstd, joined(as_bytes(skippable), packed_by(Codec::zstd, plain)),
+                   plain.size()});
+  for (const auto block : {LZ4F_max64KB, LZ4F_max4MB}) {
+    forms.push_back({"declared size", Codec::lz4, lz4_frame(plain, true, block), plain.size()});
+    forms.push_back({"no declared size", Codec::lz4, lz4_frame(plain, false, block), plain.size()});
+  }
+  const auto lz4 = lz4_frame(plain, true, LZ4F_max64KB);
+  forms.push_back({"two frames, of which Java reads one", Codec::lz4, joined(lz4, lz4), plain.size()});
+  std::string raw;
+  snappy::Compress(reinterpret_cast<const char*>(plain.data()), plain.size(), &raw);
+  forms.push_back({"raw", Codec::snappy, to_buffer(as_bytes(raw)), plain.size()});
+  forms.push_back(
+      {"other bytes behind it", Codec::gzip, joined(packed_by(Codec::gzip, plain), as_bytes("behind")), plain.size()});
+  return forms;
+}
+
+TEST(Compression, TheLimitIsExactForEveryFormAndNoMemoryIsAskedForBeyondIt) {
+  for (const bool zeros : {false, true}) {
+    const auto plain = zeros ? Buffer(3'000'001) : mixed(200'001);
+    for (const auto& form : every_form(plain)) {
+      SCOPED_TRACE(std::string(name(form.codec)) + ": " + form.what + (zeros ? ", zeros" : ""));
+      Buffer out;
+      const auto done = decompress(form.codec, form.packed, out, form.holds);
+      ASSERT_TRUE(done) << done.error().text;
+      ASSERT_EQ(out.size(), form.holds);
+      EXPECT_TRUE(std::equal(plain.begin(), plain.end(), out.begin()));
+      for (const std::size_t limit : {form.holds - 1, form.holds / 2, std::size_t{100'000}, std::size_t{0}}) {
+        Buffer less;
+        const auto refused = decompress(form.codec, form.packed, less, limit);
+        ASSERT_TRUE(refused.has_error()) << limit;
+        EXPECT_EQ(refused.error().code, ErrorCode::message_too_large) << limit;
+        EXPECT_NE(refused.error().text.find(std::to_string(limit)), std::string::npos) << refused.error().text;
+        EXPECT_LE(less.capacity(), 2 * limit + 128 * 1024) << limit;
+      }
+    }
+  }
+}
+
+TEST(Compression, ASizeThatLiesIsNeverBelieved) {
+  const auto plain = mixed(100'000);
+  const auto zstd = packed_by(Codec::zstd, plain);  // magic, descriptor, content size in four bytes (one segment)
+  const auto lz4 = lz4_frame(plain, true, LZ4F_max64KB);
+  const auto set = [](Buffer bytes, std::size_t at, std::uint64_t claim, std::size_t size) {
+    for (std::size_t i = 0; i < size; ++i) bytes[at + i] = static_cast<std::byte>(claim >> (8 * i));
+    return bytes;
+  };
+  ASSERT_EQ(static_cast<unsigned>(zstd[4]) >> 5, 5U) << "single segment, a size of four bytes";
+  for (const std::uint64_t claim :
+       {std::uint64_t{1}, std::uint64_t{99'999}, std::uint64_t{100'001}, std::uint64_t{1} << 31}) {
+    Buffer out;
+    const auto refused = decompress(Codec::zstd, set(zstd, 5, claim, 4), out, 200'000);
+    ASSERT_TRUE(refused.has_error()) << claim;
+    EXPECT_LE(out.capacity(), 528'000U) << claim;
+    // A frame's header has a checksum in lz4: made right again, so that only the size is wrong.
+    auto lied = set(lz4, 6, claim, 8);
+    lied[14] = static_cast<std::byte>(short_xxh32(Bytes(lied).subspan(4, 10)) >> 8);
+    Buffer unpacked;
+    const auto also = decompress(Codec::lz4, lied, unpacked, 200'000);
+    ASSERT_TRUE(also.has_error()) << claim;
+    EXPECT_LE(unpacked.capacity(), 528'000U) << claim;
+  }
+  // gzip says its length at its end, modulo 2^32.
+  auto gzip = packed_by(Codec::gzip, plain);
+  gzip = set(gzip, gzip.size() - 4, 5, 4);
+  Buffer out;
+  EXPECT_EQ(decompress(Codec::gzip, gzip, out, 200'000).error().code, ErrorCode::corrupt_message);
 }
 
 TEST(Compression, CutShortIsCorruptAtEveryLength) {

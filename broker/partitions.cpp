@@ -62,8 +62,11 @@ ResultOf<void, std::string> Partitions::open(const MetadataImage& image) {
     LogDirectorySettings settings;
     settings.path = path;
     settings.limits.producer_id_expiration_ms = parts_.config->producer_id_expiration_ms;
+    settings.limits.decompressed_batch_bytes_max =
+        static_cast<std::size_t>(parts_.config->decompressed_batch_bytes_max);
     settings.limits.journal_bytes = static_cast<std::uint64_t>(parts_.config->journal_bytes);
     settings.limits.read_ahead_bytes = static_cast<std::uint32_t>(parts_.config->read_ahead_bytes);
+    settings.checks = parts_.checks;
     settings.recovery_threads = static_cast<unsigned>(parts_.config->recovery_threads);
     auto directory = LogDirectory::open(settings, parts_.arena, *parts_.io, *parts_.clock, parts_.events);
     if (!directory) return fmt::format("log.dirs={}: {}", path, directory.error().text);

@@ -25,6 +25,7 @@ class Partitions {
     const Overrides* file = nullptr;  // what server.properties and the command line say
     Shards* shards = nullptr;
     FileIo* io = nullptr;
+    FileIo* checks = nullptr;  // of large batches
     const Clock* clock = nullptr;
     LogEvents* events = nullptr;
     std::shared_ptr<Arena> arena;

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
@@ -73,6 +74,14 @@ ExposureSettings exposure_settings(const BrokerConfig& config) {
   return settings;
 }
 
+/// Threads that check large batches. Each holds one batch unpacked, so their number bounds the memory; and a quarter of
+/// the cores is what bombs may take from the shards.
+unsigned check_threads(unsigned cores, std::uint64_t unpacked_bytes_max) {
+  constexpr std::uint64_t budget_bytes = 512ULL << 20;
+  return static_cast<unsigned>(
+      std::clamp<std::uint64_t>(std::min<std::uint64_t>(cores / 4, budget_bytes / unpacked_bytes_max), 1, 4));
+}
+
 /// Removes the folder of the one-sided sockets, where we chose it, once they are gone: Apache's broker takes every
 /// folder in a log directory for a partition's, and refuses to start on this one.
 struct RuntimeFolder {
@@ -91,6 +100,7 @@ struct Server::Impl {
   Broker broker;
   Home home;
   std::unique_ptr<ThreadPoolIo> io;
+  std::unique_ptr<ThreadPoolIo> checks;
   PermitAll authorizer;
   std::unique_ptr<Shards> shards;
   std::unique_ptr<LogEvents> events;
@@ -111,6 +121,7 @@ struct Server::Impl {
   /// File threads and the registrar first: their last jobs post to the shards. Then the shards, with the coroutines
   /// that wait in them, which refer to everything else.
   ~Impl() {
+    checks.reset();
     io.reset();
     if (registrar) registrar->stop();
     listeners.clear();
@@ -160,6 +171,8 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
   if (told.port == 0) told.port = impl->port;
 
   impl->io = std::make_unique<ThreadPoolIo>(posix_files(), static_cast<unsigned>(broker.config.io_threads));
+  impl->checks = std::make_unique<ThreadPoolIo>(
+      posix_files(), check_threads(cores, static_cast<std::uint64_t>(broker.config.decompressed_batch_bytes_max)));
   ArenaConfig arena;
   arena.budget_bytes = static_cast<std::uint64_t>(broker.config.memory_bytes);
   arena.chunk_bytes_max = static_cast<std::uint32_t>(broker.config.memory_chunk_bytes_max);
@@ -183,9 +196,9 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
     broker.exposure = impl->exposure.get();
   }
 
-  impl->partitions = std::make_unique<Partitions>(Partitions::Parts{&broker.config, &broker.overrides,
-                                                                    impl->shards.get(), impl->io.get(), broker.clock,
-                                                                    impl->events.get(), Arena::make(arena)});
+  impl->partitions = std::make_unique<Partitions>(
+      Partitions::Parts{&broker.config, &broker.overrides, impl->shards.get(), impl->io.get(), impl->checks.get(),
+                        broker.clock, impl->events.get(), Arena::make(arena)});
   broker.partitions = impl->partitions.get();
   impl->groups = std::make_unique<GroupCoordinator>(GroupSettings::from(broker.config), *broker.clock);
   broker.groups = impl->groups.get();

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "broker/log/stored_batch.h"
 #include "transport/base/log.h"
 #include "transport/kafka/record_batch.h"
 
@@ -13,7 +14,6 @@ namespace ciuic::broker {
 namespace {
 
 constexpr std::uint32_t read_bytes = 1U << 20;
-constexpr std::size_t unpacked_bytes_max = 256U << 20;
 
 /// Counts the batches of one append; calls back when the last has ended.
 struct Appending {
@@ -82,7 +82,7 @@ struct PartitionGroupLog::Reading {
       if (!batch) return false;
       span = span.subspan(batch->size());
       if (batch->last_offset() < at) continue;
-      auto reader = kafka::RecordReader::open(*batch, scratch, unpacked_bytes_max);
+      auto reader = kafka::RecordReader::open(*batch, scratch, stored_batch_unpacked_max);
       if (!reader) return false;
       while (const auto record = reader->next()) {
         if (record->offset < at) continue;

@@ -14,9 +14,6 @@ namespace {
 
 using kafka::ErrorCode;
 
-/// Records of one batch unpack to at most this: a small batch must not claim endless memory.
-constexpr std::size_t unpacked_bytes_max = 1ULL << 30;
-
 std::optional<BatchRefusal> refuse_header(const kafka::RecordBatchView& batch, const StoredBatch& header,
                                           AppendOrigin origin) {
   const auto refuse = [](ErrorCode code, std::string text) { return BatchRefusal(code, std::move(text)); };
@@ -68,11 +65,25 @@ struct RecordsSeen {
 };
 
 ResultOf<RecordsSeen, BatchRefusal> walk_records(const kafka::RecordBatchView& batch, const LogConfig& config,
-                                                 std::int64_t now_ms, Buffer& scratch) {
+                                                 std::size_t unpacked_bytes_max, std::int64_t now_ms, Buffer& scratch) {
   auto reader = kafka::RecordReader::open(batch, scratch, unpacked_bytes_max);
-  if (!reader) return BatchRefusal(reader.error().code, reader.error().text);
+  if (!reader) {
+    if (reader.error().code != ErrorCode::message_too_large)
+      return BatchRefusal(reader.error().code, reader.error().text);
+    BatchRefusal refusal(
+        ErrorCode::message_too_large,
+        fmt::format("The record batch of {} bytes unpacks to more than {} bytes (max.decompressed.batch.bytes); "
+                    "produce smaller batches or raise it",
+                    batch.size(), unpacked_bytes_max));
+    refusal.unpacks_beyond = true;
+    return refusal;
+  }
   RecordsSeen seen;
   std::vector<RecordError> wrong;
+  std::size_t wrong_count = 0;
+  const auto note = [&](std::int32_t at, std::string text) {
+    if (++wrong_count <= record_errors_max) wrong.push_back({at, std::move(text)});
+  };
   auto code = ErrorCode::invalid_record;
   std::int32_t index = 0;
   while (const auto record = reader->next()) {
@@ -80,10 +91,10 @@ ResultOf<RecordsSeen, BatchRefusal> walk_records(const kafka::RecordBatchView& b
       return BatchRefusal(ErrorCode::invalid_record, fmt::format("Inner record {} has offset {}, expected {}", index,
                                                                  record->offset - batch.base_offset(), index));
     if (config.cleanup_compact && !record->key) {
-      wrong.push_back({index, "Compacted topic cannot accept message without key."});
+      note(index, "Compacted topic cannot accept message without key.");
     } else if (auto text = refuse_timestamp(record->timestamp, config, now_ms)) {
       if (wrong.empty()) code = ErrorCode::invalid_timestamp;
-      wrong.push_back({index, std::move(*text)});
+      note(index, std::move(*text));
     }
     seen.max_timestamp = std::max(seen.max_timestamp, record->timestamp);
     ++index;
@@ -94,7 +105,7 @@ ResultOf<RecordsSeen, BatchRefusal> walk_records(const kafka::RecordBatchView& b
                         fmt::format("Record batch says {} records and has {}", batch.record_count(), index));
   if (!wrong.empty()) {
     BatchRefusal refusal(
-        code, fmt::format("One or more records have been rejected due to {} record errors in total", wrong.size()));
+        code, fmt::format("One or more records have been rejected due to {} record errors in total", wrong_count));
     refusal.records = std::move(wrong);
     return refusal;
   }
@@ -143,7 +154,8 @@ ResultOf<void, BatchRefusal> repack(const kafka::RecordBatchView& batch, Bytes p
 }  // namespace
 
 ResultOf<ValidBatch, BatchRefusal> validate_batch(Bytes records, AppendOrigin origin, const LogConfig& config,
-                                                  std::int64_t now_ms, Buffer& scratch, Buffer& repacked) {
+                                                  std::size_t unpacked_bytes_max, std::int64_t now_ms, Buffer& scratch,
+                                                  Buffer& repacked) {
   if (const auto magic = kafka::magic_of(records); magic && (*magic == 0 || *magic == 1))
     return BatchRefusal(
         ErrorCode::invalid_record,
@@ -174,7 +186,7 @@ ResultOf<ValidBatch, BatchRefusal> validate_batch(Bytes records, AppendOrigin or
   valid.bytes = batch->bytes();
   valid.max_timestamp = batch->max_timestamp();
   if (origin == AppendOrigin::client) {
-    const auto seen = walk_records(*batch, config, now_ms, scratch);
+    const auto seen = walk_records(*batch, config, unpacked_bytes_max, now_ms, scratch);
     if (!seen) return seen.error();
     valid.max_timestamp = seen->max_timestamp;
     if (const auto codec = wanted_codec(config); codec && *codec != batch->codec()) {

@@ -31,14 +31,18 @@ struct BatchRefusal {
   BatchRefusal() = default;
   BatchRefusal(kafka::ErrorCode code, std::string text) : error(code, std::move(text)) {}
   kafka::Error error;
-  std::vector<RecordError> records{};
+  std::vector<RecordError> records{};  ///< the first of them, at most `record_errors_max`
+  bool unpacks_beyond = false;         ///< to more than `unpacked_bytes_max`; nothing behind that was looked at
 };
+/// A batch can hold millions of records, and words about each would be a multiple of it.
+inline constexpr std::size_t record_errors_max = 1000;
 
 /// Checks one batch as Apache's LogValidator does: format, size, CRC, count, offsets from 0 without a hole, keys on a
 /// compacted topic, timestamps; repacks where `compression.type` asks for another codec.
-/// `scratch` and `repacked` are working memory that `ValidBatch::bytes` may lie in.
+/// A client's records may unpack to `unpacked_bytes_max`. `scratch` is working memory, `repacked` is too and
+/// `ValidBatch::bytes` may lie in it. Any thread.
 [[nodiscard]] ResultOf<ValidBatch, BatchRefusal> validate_batch(Bytes records, AppendOrigin origin,
-                                                                const LogConfig& config, std::int64_t now_ms,
-                                                                Buffer& scratch, Buffer& repacked);
+                                                                const LogConfig& config, std::size_t unpacked_bytes_max,
+                                                                std::int64_t now_ms, Buffer& scratch, Buffer& repacked);
 
 }  // namespace ciuic::broker

@@ -16,7 +16,6 @@ namespace ciuic::broker {
 
 namespace {
 
-constexpr std::size_t unpacked_bytes_max = 1ULL << 30;
 constexpr std::size_t write_bytes = 1U << 20;
 constexpr std::string_view segment_suffixes[] = {index_suffix, time_index_suffix, txn_index_suffix, log_suffix};
 
@@ -93,7 +92,7 @@ class Cleaner {
         if (header.control() || is_aborted(header)) return {};
         const auto batch = kafka::RecordBatchView::parse(bytes);
         if (!batch) return {};
-        auto reader = kafka::RecordReader::open(*batch, scratch_, unpacked_bytes_max);
+        auto reader = kafka::RecordReader::open(*batch, scratch_, stored_batch_unpacked_max);
         if (!reader) return IoError(EIO, reader.error().text);
         while (const auto record = reader->next())
           if (record->key) last_[std::string(as_text(*record->key))] = record->offset;
@@ -136,7 +135,7 @@ class Cleaner {
       out_.insert(out_.end(), bytes.begin(), bytes.end());
       return {};
     }
-    auto reader = kafka::RecordReader::open(*batch, scratch_, unpacked_bytes_max);
+    auto reader = kafka::RecordReader::open(*batch, scratch_, stored_batch_unpacked_max);
     if (!reader) return IoError(EIO, reader.error().text);
     std::vector<kafka::RecordView> kept;
     std::int32_t seen = 0;

@@ -50,6 +50,9 @@ struct LogLimits {
   std::int64_t producer_id_expiration_ms = 24LL * 3600 * 1000;  ///< `producer.id.expiration.ms`
   std::uint64_t unwritten_bytes_max = 64ULL
                                       << 20;  ///< a partition's bytes not yet in its file; appends above it are refused
+  /// `max.decompressed.batch.bytes`; a topic's max.message.bytes where that is more. What is stored stays readable when
+  /// it falls: `stored_batch_unpacked_max` holds for that.
+  std::size_t decompressed_batch_bytes_max = 64ULL << 20;
   std::uint64_t journal_bytes = 16ULL << 20;  ///< `log.journal.bytes`, one ring's; 0: no journal
   std::uint32_t read_ahead_bytes = 1U << 20;  ///< loaded from a segment at once when reading sequentially
 };

@@ -174,6 +174,7 @@ Partition::Parts LogDirectory::parts_for(const kafka::TopicPartition& name, cons
   // A replay finds a partition by its topic's id.
   if (!plan.topic_id.is_zero()) parts.journal = journal_of(*plan.executor);
   parts.io = &io_;
+  parts.checks = settings_.checks;
   parts.clock = &clock_;
   parts.executor = plan.executor;
   parts.observer = observer_;

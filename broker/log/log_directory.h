@@ -27,6 +27,7 @@ inline constexpr std::string_view metadata_log_topic = "__cluster_metadata";
 struct LogDirectorySettings {
   std::string path;
   LogLimits limits;
+  FileIo* checks = nullptr;       ///< Partition::Parts::checks; outlives the directory
   unsigned recovery_threads = 2;  ///< `num.recovery.threads.per.data.dir`
 };
 

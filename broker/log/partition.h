@@ -108,6 +108,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
     LogLimits limits;
     std::shared_ptr<Arena> arena;
     std::shared_ptr<Journal> journal{};  ///< the executor's; null: every append is acknowledged by its file
+    FileIo* checks = nullptr;            ///< where large batches are unpacked and checked; null: in the call
     FileIo* io = nullptr;                ///< outlives the partition, as do clock, executor and observer
     const Clock* clock = nullptr;
     Executor* executor = nullptr;
@@ -158,7 +159,9 @@ class Partition : public std::enable_shared_from_this<Partition> {
   void become_leader(kafka::LeaderEpoch epoch);
 
   // --- Append ---
-  /// Appends exactly one record batch (magic 2) as leader. `records` is only borrowed during the call.
+  /// Appends exactly one record batch (magic 2) as leader. A client's `records` are borrowed until the callback has run
+  /// or is destroyed, a coordinator's during the call. A large batch is checked off this executor; those behind it wait
+  /// for it, so appends take effect in the order of the calls.
   /// Errors: INVALID_RECORD, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP,
   /// UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE,
   /// TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR, and NOT_ENOUGH_REPLICAS as back-pressure (retriable) while
@@ -235,6 +238,22 @@ class Partition : public std::enable_shared_from_this<Partition> {
 
   void join_journal();
   // partition_append.cpp
+  /// A batch that waits for its check, or for those before it.
+  struct Arrival {
+    Bytes records;
+    Buffer own;  // a coordinator's records
+    AppendOptions options;
+    AppendCallback callback;
+  };
+  struct Check;
+  [[nodiscard]] std::optional<kafka::Error> closed_to_appends() const;
+  [[nodiscard]] std::size_t unpacked_bytes_max() const;
+  [[nodiscard]] bool large(Bytes records) const;
+  [[nodiscard]] bool append_here(Bytes records, const AppendOptions& options, AppendCallback& callback);
+  void check_first();
+  void checked(Check& check);
+  void finish_append(ResultOf<ValidBatch, BatchRefusal> valid, const AppendOptions& options, std::int64_t now_ms,
+                     AppendCallback callback);
   void refuse(AppendCallback callback, kafka::Error why, std::vector<RecordError> records = {});
   void answer_duplicate(const ProducerState::Batch& original, AppendCallback callback);
   [[nodiscard]] bool should_roll(const BatchInfo& batch) const;
@@ -309,6 +328,8 @@ class Partition : public std::enable_shared_from_this<Partition> {
   IoQueue read_queue_;
   IoQueue sync_queue_;
   IoQueue clean_queue_;
+  IoQueue check_queue_ = 0;
+  std::deque<Arrival> arriving_;  // the first one is being checked
   std::map<kafka::Offset, std::shared_ptr<Segment>> segments_;
   std::shared_ptr<Segment> active_;
   std::shared_ptr<Chunk> open_chunk_;

@@ -16,6 +16,13 @@ namespace ciuic::broker {
 
 using kafka::ErrorCode;
 
+namespace {
+/// Unpacked bytes that the owner's thread looks through itself, a few milliseconds' work. It is what a batch of the
+/// default max.message.bytes has without compression.
+constexpr std::size_t checked_here_bytes_max = 1U << 20;
+constexpr std::size_t buffer_kept_max = 2 * checked_here_bytes_max;
+}  // namespace
+
 void Partition::refuse(AppendCallback callback, kafka::Error why, std::vector<RecordError> records) {
   AppendError error(std::move(why), log_start_);
   error.records = std::move(records);
@@ -23,20 +30,101 @@ void Partition::refuse(AppendCallback callback, kafka::Error why, std::vector<Re
       [callback = std::move(callback), error = std::move(error)]() mutable { callback(std::move(error)); });
 }
 
-void Partition::append(Bytes records, const AppendOptions& options, AppendCallback callback) {
+std::optional<kafka::Error> Partition::closed_to_appends() const {
   if (offline() || closed_)
-    return refuse(std::move(callback),
-                  {ErrorCode::kafka_storage_error, "The log directory of this partition is offline"});
+    return kafka::Error(ErrorCode::kafka_storage_error, "The log directory of this partition is offline");
   if (unwritten_bytes_ > parts_.limits.unwritten_bytes_max)
-    return refuse(std::move(callback),
-                  {ErrorCode::not_enough_replicas, fmt::format("{} bytes wait for the disk; retry", unwritten_bytes_)});
-  if (truncating_)
-    return refuse(std::move(callback), {ErrorCode::not_leader_or_follower, "The log is being truncated"});
+    return kafka::Error(ErrorCode::not_enough_replicas,
+                        fmt::format("{} bytes wait for the disk; retry", unwritten_bytes_));
+  if (truncating_) return kafka::Error(ErrorCode::not_leader_or_follower, "The log is being truncated");
+  return std::nullopt;
+}
 
+void Partition::append(Bytes records, const AppendOptions& options, AppendCallback callback) {
+  if (arriving_.empty() && append_here(records, options, callback)) return;
+  Arrival arrival{records, {}, options, std::move(callback)};
+  if (options.origin == AppendOrigin::coordinator) {
+    arrival.own.assign(records.begin(), records.end());
+    arrival.records = arrival.own;
+  }
+  arriving_.push_back(std::move(arrival));
+  if (arriving_.size() == 1) check_first();
+}
+
+std::size_t Partition::unpacked_bytes_max() const {
+  return std::max(parts_.limits.decompressed_batch_bytes_max,
+                  static_cast<std::size_t>(std::max(config_.max_message_bytes, 0)));
+}
+
+/// By its size alone; one that unpacks to more than it looks is found while it does.
+bool Partition::large(Bytes records) const {
+  if (records.size() <= checked_here_bytes_max / 2) return false;
+  const auto batch = kafka::RecordBatchView::parse(records);
+  if (!batch || batch->size() > static_cast<std::size_t>(std::max(config_.max_message_bytes, 0))) return false;
+  return batch->codec() != kafka::Codec::none || batch->payload().size() > checked_here_bytes_max;
+}
+
+/// False, with nothing done: the batch is too much for the owner's thread.
+bool Partition::append_here(Bytes records, const AppendOptions& options, AppendCallback& callback) {
+  if (auto why = closed_to_appends()) {
+    refuse(std::move(callback), std::move(*why));
+    return true;
+  }
+  const bool elsewhere = parts_.checks != nullptr && options.origin == AppendOrigin::client;
+  if (elsewhere && large(records)) return false;
+  const auto most = unpacked_bytes_max();
+  const auto here = elsewhere ? std::min(most, checked_here_bytes_max) : most;
   const auto now_ms = parts_.clock->wall_ms();
-  auto valid = validate_batch(records, options.origin, config_, now_ms, scratch_, repacked_);
-  constexpr std::size_t scratch_kept_max = 4U << 20;
-  if (scratch_.capacity() > scratch_kept_max) Buffer().swap(scratch_);
+  auto valid = validate_batch(records, options.origin, config_, here, now_ms, scratch_, repacked_);
+  const bool undecided = !valid && valid.error().unpacks_beyond && here < most;
+  if (!undecided) finish_append(std::move(valid), options, now_ms, std::move(callback));
+  for (auto* const buffer : {&scratch_, &repacked_})
+    if (buffer->capacity() > buffer_kept_max) Buffer().swap(*buffer);
+  return !undecided;
+}
+
+struct Partition::Check {
+  Bytes records;
+  LogConfig config;
+  std::size_t unpacked_bytes_max;
+  std::int64_t now_ms;
+  Buffer repacked{};
+  std::optional<ResultOf<ValidBatch, BatchRefusal>> result{};
+};
+
+void Partition::check_first() {
+  auto check =
+      std::make_shared<Check>(Check{arriving_.front().records, config_, unpacked_bytes_max(), parts_.clock->wall_ms()});
+  parts_.checks->submit(check_queue_, [self = shared_from_this(), check = std::move(check)]() mutable {
+    {
+      // Address space alone, until it is written to: grown step by step it would lie twice in memory for a while, and
+      // from the heap of this thread, which keeps it.
+      Buffer scratch;
+      scratch.reserve(check->unpacked_bytes_max);
+      check->result.emplace(validate_batch(check->records, AppendOrigin::client, check->config,
+                                           check->unpacked_bytes_max, check->now_ms, scratch, check->repacked));
+    }
+    auto& executor = *self->parts_.executor;
+    executor.post([self = std::move(self), check = std::move(check)] { self->checked(*check); });
+  });
+}
+
+void Partition::checked(Check& check) {
+  auto first = std::move(arriving_.front());
+  arriving_.pop_front();
+  if (auto why = closed_to_appends())
+    refuse(std::move(first.callback), std::move(*why));
+  else
+    finish_append(std::move(*check.result), first.options, check.now_ms, std::move(first.callback));
+  while (!arriving_.empty()) {
+    auto& next = arriving_.front();
+    if (!append_here(next.records, next.options, next.callback)) return check_first();
+    arriving_.pop_front();
+  }
+}
+
+void Partition::finish_append(ResultOf<ValidBatch, BatchRefusal> valid, const AppendOptions& options,
+                              std::int64_t now_ms, AppendCallback callback) {
   if (!valid) return refuse(std::move(callback), std::move(valid.error().error), std::move(valid.error().records));
   if (valid->bytes.size() > static_cast<std::size_t>(config_.segment_bytes))
     return refuse(std::move(callback),

@@ -125,8 +125,7 @@ struct Partition::TimeQuery {
     const auto batch = kafka::RecordBatchView::parse(bytes);
     if (!batch) return;
     Buffer scratch;
-    constexpr std::size_t unpacked_max = 1ULL << 30;
-    auto reader = kafka::RecordReader::open(*batch, scratch, unpacked_max);
+    auto reader = kafka::RecordReader::open(*batch, scratch, stored_batch_unpacked_max);
     if (!reader) return;
     while (const auto record = reader->next()) {
       if (record->timestamp < *target || record->offset < log_start) continue;

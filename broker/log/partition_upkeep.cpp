@@ -19,7 +19,8 @@ Partition::Partition(Parts parts)
       write_queue_(parts_.io->make_queue()),
       read_queue_(parts_.io->make_queue()),
       sync_queue_(parts_.io->make_queue()),
-      clean_queue_(parts_.io->make_queue()) {}
+      clean_queue_(parts_.io->make_queue()),
+      check_queue_(parts_.checks != nullptr ? parts_.checks->make_queue() : 0) {}
 
 Partition::~Partition() = default;
 

@@ -9,6 +9,9 @@
 
 namespace ciuic::broker {
 
+/// A stored batch's records unpack to at most this: the largest `max.decompressed.batch.bytes` that ever let one in.
+inline constexpr std::size_t stored_batch_unpacked_max = 1ULL << 30;
+
 /// The fields of a batch's header that walking a log needs, read in place: no check, no copy, no records. Batches of
 /// formats 0 and 1 in old segments are walked as well (one entry a message; its offset is its last).
 /// REQUIRES: at least `bytes_min` bytes; for magic 2 `bytes_v2` (see `whole_batch`).

@@ -51,6 +51,7 @@ struct BrokerConfig {
   std::int64_t memory_bytes = 0;
   std::int64_t memory_chunk_bytes_max = 0;
   std::int32_t journal_bytes = 0;
+  std::int32_t decompressed_batch_bytes_max = 0;
   std::int32_t read_ahead_bytes = 0;
   bool onesided_enable = true;
   std::string onesided_listen;

@@ -164,6 +164,11 @@ const Setting rows[] = {
          "Largest chunk of a busy partition; the unit of exposure and eviction."),
     ours("log.read.ahead.bytes", INT, "4194304", 65536, 67108864, broker_member<&B::read_ahead_bytes>,
          "Bytes brought into memory at a time when an old offset is read."),
+    ours("max.decompressed.batch.bytes", INT, "67108864", 1048576, 1073741824,
+         broker_member<&B::decompressed_batch_bytes_max>,
+         "Most bytes that the records of a produced batch may unpack to; a topic's max.message.bytes where that is "
+         "more. A larger one is refused with MESSAGE_TOO_LARGE. Kafka knows no such limit: a few kilobytes may unpack "
+         "to gigabytes there. The default is 64 times the default of max.message.bytes, its own largest value."),
     ours("onesided.enable", BOOLEAN, "true", 0, 0, broker_member<&B::onesided_enable>,
          "Consumers may read log memory one-sidedly."),
     ours("onesided.grants.per.session.max", INT, "10000", 1, 1000000,

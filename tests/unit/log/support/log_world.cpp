@@ -70,6 +70,7 @@ void LogWorld::start() {
   settings.path = "/logs";
   settings.limits = limits;
   settings.recovery_threads = 1;
+  settings.checks = checks;
   auto opened = LogDirectory::open(settings, arena, io, clock, observer);
   if (!opened) std::abort();
   directory = std::move(*opened);

@@ -76,7 +76,8 @@ class LogWorld {
   LogConfig config;  ///< of partitions found at start
   std::unique_ptr<LogDirectory> directory;
   std::vector<std::string> offline_reasons;
-  LogLimits limits;  ///< no journal unless the test says so: then what is acknowledged is in the segment files
+  FileIo* checks = nullptr;  ///< &io: large batches are checked there; null: in the call
+  LogLimits limits;          ///< no journal unless the test says so: then what is acknowledged is in the segment files
 };
 
 }  // namespace ciuic::broker::testing

@@ -80,6 +80,7 @@ Result<RecordBatch> RecordBatch::copy() const {
   const Bytes bytes(memory.get(), bytes_.size());
   Delivery::Source source;
   source.at = delivery_->source().at;
+  source.unpacked_bytes_max = delivery_->source().unpacked_bytes_max;
   source.memory = std::move(memory);
   auto* const own = Delivery::make(std::move(source));
   auto batch = Delivery::view(own, bytes, wanted_);
@@ -88,7 +89,6 @@ Result<RecordBatch> RecordBatch::copy() const {
 }
 
 struct RecordReader::State {
-  std::size_t unpacked_bytes_max;
   RecordBatch batch{};
   Buffer scratch{};
   std::optional<kafka::RecordReader> walk{};
@@ -98,9 +98,7 @@ struct RecordReader::State {
   std::optional<Error> error{};
 };
 
-RecordReader::RecordReader(std::size_t unpacked_bytes_max) : state_(std::make_unique<State>()) {
-  state_->unpacked_bytes_max = unpacked_bytes_max;
-}
+RecordReader::RecordReader() : state_(std::make_unique<State>()) {}
 RecordReader::RecordReader(RecordReader&&) noexcept = default;
 RecordReader& RecordReader::operator=(RecordReader&&) noexcept = default;
 RecordReader::~RecordReader() = default;
@@ -109,18 +107,32 @@ Result<void> RecordReader::open(const RecordBatch& batch) {
   auto& state = *state_;
   state.walk.reset();
   state.error.reset();
+  constexpr std::size_t scratch_kept_max = 4U << 20;
+  const auto release = [&state] {
+    if (state.scratch.capacity() > scratch_kept_max) Buffer().swap(state.scratch);
+  };
+  release();
   state.batch = batch;
   if (batch.bytes().empty()) return {};
   const auto view = kafka::RecordBatchView::parse(batch.bytes());
   if (!view)
     return failure(Trouble::corrupt, batch.topic() + ": the batch changed after it was read: its lease ran out");
   state.timestamp_type = view->log_append_time() ? TimestampType::log_append_time : TimestampType::create_time;
-  state.scratch.clear();
-  auto walk = kafka::RecordReader::open(*view, state.scratch, state.unpacked_bytes_max);
+  const auto most = Delivery::unpacked_bytes_max(batch);
+  auto walk = kafka::RecordReader::open(*view, state.scratch, most);
   if (!walk) {
-    return failure(Trouble::corrupt, batch.topic() + "-" + std::to_string(batch.partition()) + " at offset " +
-                                         std::to_string(batch.base_offset()) + ": the records do not unpack: " +
-                                         std::string(kafka::name(walk.error().code)) + " " + walk.error().text);
+    release();
+    const auto where =
+        batch.topic() + "-" + std::to_string(batch.partition()) + " at offset " + std::to_string(batch.base_offset());
+    if (walk.error().code != kafka::ErrorCode::message_too_large)
+      return failure(Trouble::corrupt, where + ": the records do not unpack: " +
+                                           std::string(kafka::name(walk.error().code)) + " " + walk.error().text);
+    auto error = failure(Trouble::corrupt, where + ": a batch of " + std::to_string(batch.bytes().size()) +
+                                               " bytes unpacks to more than " + std::to_string(most) +
+                                               " bytes (max.decompressed.batch.bytes); raise it, or seek to offset " +
+                                               std::to_string(batch.last_offset() + 1) + " to pass over the batch");
+    error.kafka_code = static_cast<std::int16_t>(walk.error().code);
+    return error;
   }
   state.walk.emplace(std::move(*walk));
   return {};

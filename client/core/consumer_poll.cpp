@@ -125,6 +125,7 @@ Consumer::Impl::Progress Consumer::Impl::take_fetched(Assigned& one) {
   one.filter.start(std::move(item.aborted));
   Delivery::Source source;
   source.at = one.name;
+  source.unpacked_bytes_max = static_cast<std::size_t>(settings_.decompressed_batch_bytes_max);
   source.memory = std::move(item.memory);
   auto* const delivery = Delivery::make(std::move(source));
   for (const auto& bytes : item.batches) {
@@ -209,6 +210,7 @@ std::optional<Consumer::Impl::Progress> Consumer::Impl::deliver_read(Assigned& o
   if (got.batches.empty()) return Progress::soon;
   Delivery::Source source;
   source.at = one.name;
+  source.unpacked_bytes_max = static_cast<std::size_t>(settings_.decompressed_batch_bytes_max);
   std::byte* copies = nullptr;
   if (read.session->in_place) {
     source.memory = read.session->queue;

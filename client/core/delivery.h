@@ -16,6 +16,7 @@ class Delivery {
     std::shared_ptr<const TopicPartition> at{};
     std::shared_ptr<const void> memory{};  ///< keeps the bytes mapped
     std::shared_ptr<Lease> lease{};        ///< null: the bytes are ours
+    std::size_t unpacked_bytes_max = 0;    ///< of a batch: the consumer's max.decompressed.batch.bytes
     std::int64_t first_offset = 0;         ///< lowest that its views show
     bool in_place = false;
   };
@@ -23,6 +24,11 @@ class Delivery {
   [[nodiscard]] static Delivery* make(Source source) { return new Delivery(std::move(source)); }
   [[nodiscard]] static RecordBatch view(Delivery* delivery, Bytes bytes, std::int64_t wanted) {
     return {delivery, bytes, wanted};
+  }
+
+  /// What the records of `batch` may unpack to. REQUIRES: it is not empty.
+  [[nodiscard]] static std::size_t unpacked_bytes_max(const RecordBatch& batch) {
+    return batch.delivery_->source_.unpacked_bytes_max;
   }
 
   void keep() { references_.fetch_add(1, std::memory_order_relaxed); }

@@ -220,6 +220,11 @@ const std::array rows{
     Row{{"max.partition.fetch.bytes", "consumer", "integer", "1048576", "1 … 2147483647",
          "Of a partition in one Fetch answer; see onesided.grant.bytes for the other path."},
         CIUIC_CONSUMER(partition_fetch_bytes, 1, int_max)},
+    Row{{"max.decompressed.batch.bytes", "consumer", "integer", "268435456", "1024 … 2147483647",
+         "The records of a batch that unpack to more are an error where they are read. Four times what a broker lets "
+         "in "
+         "by its setting of this name; Apache's brokers let in any size."},
+        CIUIC_CONSUMER(decompressed_batch_bytes_max, 1024, int_max)},
     Row{{"check.crcs", "consumer", "boolean", "true", "true, false",
          "Check batches that came over TCP. Those read one-sidedly are always checked."},
         [](All& all, std::string_view text) { return to_bool(text, all.consumer.check_crcs); }},

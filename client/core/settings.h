@@ -47,6 +47,7 @@ struct ConsumerSettings : CommonSettings {
   kafka::Isolation isolation = kafka::Isolation::read_uncommitted;
   std::int64_t fetch_min_bytes = 0, fetch_max_wait_ms = 0, fetch_max_bytes = 0, partition_fetch_bytes = 0;
   bool check_crcs = true;
+  std::int64_t decompressed_batch_bytes_max = 0;
   std::int64_t onesided_read_bytes = 0, onesided_grant_bytes = 0;
 };
 

@@ -241,12 +241,15 @@ void run(const Common& common, const Options& options) {
         ++done;
       }
       if (reader.error() != nullptr) fail(*reader.error());
+      throw_on_error(reader.open({}));  // gives back what a large batch took
       // Bytes in another process's memory are vouched for only afterwards.
       if (!batch.in_force())
         throw Failure(Exit::failed, "a lease ended while records were being printed",
                       "the broker was away for longer than a lease: run it again");
       if (std::fwrite(out.data(), 1, out.size(), stdout) != out.size())
         throw Failure(Exit::failed, "standard output is gone");
+      constexpr std::size_t text_kept_max = 4U << 20;
+      if (out.capacity() > text_kept_max) std::string().swap(out);
       commits.printed(batch.partition(), next);
       progress.at(static_cast<std::uint64_t>(done));
       if (!path_told) {

@@ -68,15 +68,17 @@ struct Record {
   std::span<const Header> headers{};
 };
 
-/// Walks the records of batches, one batch after the other, unpacking into one buffer that is used again.
+/// Walks the records of batches, one batch after the other, unpacking into one buffer that is used again. What a batch
+/// of many megabytes took is given back when the next one is opened.
 ///     if (auto opened = reader.open(batch)) while (const Record* record = reader.next()) …
 class RecordReader {
  public:
-  explicit RecordReader(std::size_t unpacked_bytes_max = std::size_t{1} << 30);
+  RecordReader();
   RecordReader(RecordReader&&) noexcept;
   RecordReader& operator=(RecordReader&&) noexcept;
   ~RecordReader();
-  /// Keeps `batch` until the next open. Errors: corrupt (records do not unpack, or to more than the limit).
+  /// Keeps `batch` until the next open. Errors: corrupt (records do not unpack); with Kafka's code MESSAGE_TOO_LARGE
+  /// where they unpack to more than `max.decompressed.batch.bytes` of the consumer that the batch came from.
   [[nodiscard]] Result<void> open(const RecordBatch& batch);
   /// The next record, or nullptr at the end or at a malformed one: then `error()` is there. Valid until `next` (the
   /// struct and its headers) and `open` (the bytes).

@@ -187,6 +187,7 @@ ResultOf<void, Error> lz4_decompress(Bytes packed, Buffer& out, std::size_t limi
   std::size_t header = packed.size();
   if (LZ4F_isError(LZ4F_getFrameInfo(context.get(), &info, packed.data(), &header)))
     return corrupt("lz4: malformed frame");
+  if (info.frameType != LZ4F_frame) return corrupt("lz4: a skippable frame, which Java does not read");
   if (info.contentSize > limit) return too_large(limit);
   packed = packed.subspan(header);
   Growing growing(out, limit);

@@ -193,7 +193,9 @@ typedef struct ciuic_record {
 /* Walks records, unpacking into a buffer that is used again. */
 CIUIC_API ciuic_reader* ciuic_reader_new(void);
 CIUIC_API void ciuic_reader_free(ciuic_reader* reader);
-/* Keeps `batch` until the next open; NULL: lets go of the one before. */
+/* Keeps `batch` until the next open; NULL: lets go of the one before, and of the buffer where a large batch made it
+ * grow. CIUIC_CORRUPT with Kafka's code 10 (MESSAGE_TOO_LARGE): its records unpack to more than the consumer's
+ * max.decompressed.batch.bytes. */
 CIUIC_API int32_t ciuic_reader_open(ciuic_reader* reader, const ciuic_batch* batch, ciuic_error* error);
 /* 1: *record is filled (bytes live until the next open, headers until the next call); 0: the end; negative: malformed.
  */

@@ -209,6 +209,17 @@ TEST(Compression, ASizeThatLiesIsNeverBelieved) {
   EXPECT_EQ(decompress(Codec::gzip, gzip, out, 200'000).error().code, ErrorCode::corrupt_message);
 }
 
+TEST(Compression, WhatJavaDoesNotReadIsCorrupt) {
+  Buffer out;
+  const auto plain = mixed(1000);
+  const std::string skippable("\x50\x2a\x4d\x18\x03\0\0\0abc", 11);
+  EXPECT_EQ(decompress(Codec::lz4, joined(as_bytes(skippable), packed_by(Codec::lz4, plain)), out, 0).error().code,
+            ErrorCode::corrupt_message);
+  EXPECT_EQ(
+      decompress(Codec::zstd, joined(packed_by(Codec::zstd, plain), as_bytes("behind")), out, no_limit).error().code,
+      ErrorCode::corrupt_message);
+}
+
 TEST(Compression, CutShortIsCorruptAtEveryLength) {
   const auto plain = mixed(3000);
   for (const auto codec : {Codec::gzip, Codec::lz4, Codec::zstd}) {

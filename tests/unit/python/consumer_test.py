@@ -36,6 +36,20 @@ class Reading(Live):
                 self.assertEqual((told.path, told.provider), (path, provider))
                 self.assertTrue(transport == "rdma" or told.reason)
 
+    def test_a_batch_that_unpacks_to_more_than_the_setting_is_an_error_that_names_it(self):
+        with self.producer(compression_type="zstd", max_request_size=8 << 20) as producer:
+            producer.send(self.topic, bytes(6 << 20), partition=0)
+        for most, enough in ((7 << 20, True), (5 << 20, False)):
+            batch = self.batches(self.from_the_beginning(**{"max.decompressed.batch.bytes": most}), 1)[0]
+            if enough:
+                self.assertEqual(len(list(batch)[0].value), 6 << 20)
+                continue
+            with self.assertRaises(ck.Corrupt) as raised:
+                list(batch)
+            self.assertEqual(raised.exception.kafka_code, 10)
+            for part in (f"{self.topic}-0 at offset 0", str(most), "max.decompressed.batch.bytes"):
+                self.assertIn(part, str(raised.exception))
+
     def test_both_paths_give_the_same_batches_byte_by_byte(self):
         self.fill(5000)
         tcp, rdma = (b"".join(bytes(batch.view()) for batch in self.batches(self.from_the_beginning(transport=transport), 5000))

@@ -178,7 +178,7 @@ TEST_F(LocalControllerTest, PartitionsThatAnApacheControllerLeftLeaderlessAreLed
 
 TEST_F(LocalControllerTest, TheMetadataLogIsNoStrayTopicOfItsDirectory) {
   ASSERT_TRUE(files.make_directories("/logs/real-0"));
-  const auto directory = LogDirectory::open({"/logs", {}, 1}, Arena::make({}), io, clock, nullptr);
+  const auto directory = LogDirectory::open({"/logs", {}, nullptr, 1}, Arena::make({}), io, clock, nullptr);
   ASSERT_TRUE(directory) << directory.error().text;
   ASSERT_EQ((*directory)->found().size(), 1U);
   EXPECT_EQ((*directory)->found().front().name.topic, "real");

@@ -4,7 +4,10 @@
 #include <fmt/core.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <optional>
 
 #include "broker/settings/settings.h"
 #include "transport/base/log.h"
@@ -26,20 +29,48 @@ ResultOf<Meta, std::string> read_meta(Files& files, const std::string& path, std
   const auto text = read_file(files, path);
   if (!text) return text.error().text;
   const auto keys = parse_properties(as_text(*text));
-  if (!keys) return fmt::format("{}: {}", path, keys.error());
+  constexpr auto remedy = "restore the file from a copy, or use an empty directory";
+  if (!keys) return fmt::format("{}: {}; {}", path, keys.error(), remedy);
   const auto value = [&](const char* key) {
     const auto found = keys->find(key);
     return found == keys->end() ? std::string() : found->second;
   };
+  for (const auto* key : {"version", "node.id", "cluster.id"})
+    if (value(key).empty()) return fmt::format("{}: {} is missing; {}", path, key, remedy);
+  if (value("version") != "1")
+    return fmt::format("{}: version={} is not known, 1 is; {}", path, value("version"), remedy);
   if (value("node.id") != std::to_string(node_id)) {
     return fmt::format(
         "{}: node.id={} but the broker is configured with node.id={}; use the directory's id, or another directory",
         path, value("node.id"), node_id);
   }
   const auto directory_id = kafka::Uuid::parse(value("directory.id"));
-  if (value("cluster.id").empty())
-    return fmt::format("{}: cluster.id is missing; restore the file, or use an empty directory", path);
+  // Apache's older directories have none.
+  if (!value("directory.id").empty() && !directory_id)
+    return fmt::format("{}: directory.id={} is no id of a directory; {}", path, value("directory.id"), remedy);
   return Meta{true, value("cluster.id"), directory_id.value_or(kafka::Uuid::random())};
+}
+
+/// Two entries that are one directory, or lie in each other: each would take the other's files for its own.
+std::optional<std::string> overlap(const std::vector<std::string>& directories) {
+  std::vector<std::filesystem::path> real;
+  for (const auto& directory : directories) {
+    std::error_code problem;
+    auto path = std::filesystem::weakly_canonical(directory + "/", problem);
+    real.push_back(problem ? std::filesystem::path(directory) : path.parent_path() / path.filename());
+    if (!real.back().has_filename()) real.back() = real.back().parent_path();
+  }
+  for (std::size_t i = 0; i < real.size(); ++i) {
+    for (std::size_t j = 0; j < real.size(); ++j) {
+      if (i == j ||
+          std::mismatch(real[i].begin(), real[i].end(), real[j].begin(), real[j].end()).first != real[i].end())
+        continue;
+      return fmt::format("log.dirs: {} and {} {}; name directories that lie beside each other", directories[i],
+                         directories[j],
+                         real[i] == real[j] ? "are the same directory" : "overlap, the second lies in the first");
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -47,6 +78,7 @@ ResultOf<Meta, std::string> read_meta(Files& files, const std::string& path, std
 ResultOf<Home, std::string> open_home(Files& files, const std::vector<std::string>& directories, std::int32_t node_id) {
   Home home;
   std::vector<Meta> metas;
+  if (auto wrong = overlap(directories)) return std::move(*wrong);
   for (const auto& directory : directories) {
     if (const auto made = files.make_directories(directory); !made)
       return fmt::format("log.dirs={}: {}", directory, made.error().text);

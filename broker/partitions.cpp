@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "transport/base/log.h"
@@ -142,6 +143,13 @@ LogDirectory* Partitions::directory_for_new() {
     }
   }
   return best;
+}
+
+kafka::Error Partitions::can_create() const {
+  const auto online = [](const auto& directory) { return !directory->offline(); };
+  if (std::any_of(directories_.begin(), directories_.end(), online)) return {};
+  return {kafka::ErrorCode::kafka_storage_error,
+          "no log directory is online; repair the disk, or free space, then restart the broker"};
 }
 
 void Partitions::apply(MetadataPointer previous, MetadataPointer next, std::function<void(kafka::Error)> ready) {

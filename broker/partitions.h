@@ -40,6 +40,8 @@ class Partitions {
 
   /// Creates, removes and reconfigures logs so that they agree with `next`. `ready` once, on any thread.
   void apply(MetadataPointer previous, MetadataPointer next, std::function<void(kafka::Error)> ready);
+  /// None, or why no partition can be created now: KAFKA_STORAGE_ERROR where no log directory is online. Any thread.
+  [[nodiscard]] kafka::Error can_create() const;
   /// Starts the timers: upkeep, checkpoints, cleaning.
   void start_upkeep();
   /// Closes everything cleanly. `done` once, on any thread.

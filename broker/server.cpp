@@ -42,8 +42,12 @@ ResultOf<std::vector<Address>, std::string> parse_listeners(std::string_view key
     const auto colon = one.rfind(':');
     Address address;
     const auto* const last = one.data() + one.size();
+    std::from_chars_result port{};
+    if (colon != std::string_view::npos) port = std::from_chars(one.data() + colon + 1, last, address.port);
+    if (port.ec == std::errc::result_out_of_range)
+      return fmt::format("Invalid value {} for configuration {}: a port is 0 (any free one) to 65535", one, key);
     if (scheme == std::string_view::npos || one.substr(0, scheme) != "PLAINTEXT" || colon < scheme + 3 ||
-        std::from_chars(one.data() + colon + 1, last, address.port).ptr != last || colon + 1 == one.size()) {
+        port.ptr != last || colon + 1 == one.size()) {
       return fmt::format("Invalid value {} for configuration {}: write PLAINTEXT://host:port", one, key);
     }
     address.host = one.substr(scheme + 3, colon - scheme - 3);
@@ -219,6 +223,7 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
       ready(std::move(error));
     });
   };
+  parts.can_create = [state] { return state->partitions->can_create(); };
   auto controller = LocalController::open(std::move(parts));
   if (!controller) return controller.error();
   impl->controller = std::move(*controller);

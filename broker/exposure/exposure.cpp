@@ -53,6 +53,11 @@ Exposure::Core::Core(Parts parts)
     options.connections_max = settings.sessions_max;
     auto listener = provider->listen(options);
     if (!listener) {
+      // Who is refused as a listener has said why; the fault's own words are for a connection.
+      if (listener.error() == rdma::Fault::refused) {
+        log::warn("exposure", "provider left out name={}: it cannot listen, see its error above", provider->name());
+        continue;
+      }
       const auto level = listener.error() == rdma::Fault::no_device ? log::Level::info : log::Level::warn;
       log::line(level, "exposure", "provider left out name={}: {}; {}", provider->name(), rdma::text(listener.error()),
                 rdma::remedy(listener.error()));

@@ -27,6 +27,8 @@ class LocalController final : public Controller {
     Executor* executor = nullptr;
     /// Makes the broker's partitions agree with `next` before it is published; `ready` once, on any thread.
     std::function<void(MetadataPointer previous, MetadataPointer next, std::function<void(kafka::Error)> ready)> apply;
+    /// Whether a partition could be created now; asked before a record says that there is one. Null: always.
+    std::function<kafka::Error()> can_create;
   };
   /// Reads the metadata log (creating it), registers this broker with the address of now. Blocks; at start, before the
   /// executor runs. Partitions are not applied: the caller loads them from `image()`.

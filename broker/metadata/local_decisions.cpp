@@ -230,6 +230,7 @@ void LocalController::create_topics(std::vector<NewTopic> topics, Commit commit,
               if (plan.error.code == ErrorCode::none && !seen.insert(topic.name).second) {
                 plan.error = {ErrorCode::topic_already_exists, fmt::format("Topic '{}' already exists.", topic.name)};
               }
+              if (plan.error.code == ErrorCode::none && parts_.can_create) plan.error = parts_.can_create();
               if (plan.error.code != ErrorCode::none) {
                 results->push_back({topic.name, plan.error, 0, 0});
                 continue;
@@ -310,6 +311,10 @@ void LocalController::create_partitions(std::vector<MorePartitions> topics, Comm
                 refuse(ErrorCode::invalid_partitions,
                        fmt::format("The topic {} currently has {} partition(s); {} would not be an increase.",
                                    wanted.topic, now, wanted.total));
+                continue;
+              }
+              if (auto error = parts_.can_create ? parts_.can_create() : Error{}; error.code != ErrorCode::none) {
+                results->push_back({wanted.topic, std::move(error)});
                 continue;
               }
               if (!wanted.assignments.empty() &&

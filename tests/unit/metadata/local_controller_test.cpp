@@ -39,6 +39,7 @@ class LocalControllerTest : public ::testing::Test {
       ++applied;
       ready({});
     };
+    parts.can_create = [this] { return no_room; };
     auto opened = LocalController::open(std::move(parts));
     ASSERT_TRUE(opened) << opened.error();
     controller = std::move(*opened);
@@ -68,6 +69,7 @@ class LocalControllerTest : public ::testing::Test {
   std::mt19937_64 random{1};
   BrokerConfig config;
   int applied = 0;
+  kafka::Error no_room;
   std::unique_ptr<LocalController> controller;
 };
 
@@ -182,6 +184,22 @@ TEST_F(LocalControllerTest, TheMetadataLogIsNoStrayTopicOfItsDirectory) {
   ASSERT_TRUE(directory) << directory.error().text;
   ASSERT_EQ((*directory)->found().size(), 1U);
   EXPECT_EQ((*directory)->found().front().name.topic, "real");
+}
+
+TEST_F(LocalControllerTest, WhatCannotBeCreatedLeavesNoRecord) {
+  ASSERT_TRUE(create(named("before", 1)).id);
+  no_room = {ErrorCode::kafka_storage_error, "no log directory is online"};
+  const auto refused = create(named("after", 1));
+  ASSERT_FALSE(refused.id);
+  EXPECT_EQ(refused.id.error().code, ErrorCode::kafka_storage_error);
+  std::vector<NamedResult> more;
+  controller->create_partitions({{"before", 2, {}}}, Commit::yes, [&](auto done) { more = std::move(done); });
+  settle();
+  ASSERT_EQ(more.size(), 1U);
+  EXPECT_EQ(more[0].error.code, ErrorCode::kafka_storage_error);
+  start();
+  EXPECT_EQ(controller->image()->topic("after"), nullptr);
+  EXPECT_EQ(controller->image()->topic("before")->partitions.size(), 1U);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "transport/kafka/record_batch.h"
 
@@ -159,6 +160,7 @@ Result<void> Reader::accept(const Result<Slot>& read) {
     return failed(Fault::torn_slot, slot_retries_);
   }
   slot_retries_ = 0;
+  drop_ahead();  // bytes are read after the slot that tells of them
   slot_ = *read;
   slot_fresh_ = true;
   if ((slot_.flags & (slot_flag::sealed | slot_flag::fenced)) != 0) return Fault::layout_changed;
@@ -209,7 +211,7 @@ Result<Delivery> Reader::view_bytes(std::uint32_t limit) {
 
 Result<Delivery> Reader::land_bytes(std::uint32_t limit) {
   const auto& caps = queue_.endpoint().caps();
-  if (phase_ == Phase::idle) {
+  if (phase_ == Phase::idle && !take_ahead()) {
     reading_ = std::min(limit - at_, std::max(limits_.read_bytes, larger_));
     arrived_ = 0;
     wipe_landing();
@@ -236,7 +238,68 @@ Result<Delivery> Reader::land_bytes(std::uint32_t limit) {
   }
   landed_ = reading_;
   const auto room = grant_.chunks[chunk_].length - at_;
-  return judge(walk(Bytes(landing_->bytes()).first(reading_), room));
+  const auto landed = Bytes(landing_->bytes()).first(reading_);
+  read_ahead(landed);
+  return judge(walk(landed, room));
+}
+
+/// Asks for the bytes behind the whole batches in `landed`, by their lengths alone, so that they come while these are
+/// checked and consumed. A wrong guess costs that READ: `take_ahead` takes only what begins where it has to.
+void Reader::read_ahead(Bytes landed) {
+  std::uint32_t end = 0;
+  auto next = kafka::no_offset;
+  while (end + kafka::batch_header_bytes <= landed.size()) {
+    const auto* const at = landed.data() + end;
+    const auto length = kafka::load_be<std::int32_t>(at + kafka::batch_at::length);
+    if (length < 0) return;
+    const auto size = static_cast<std::uint64_t>(length) + kafka::batch_overhead_bytes;
+    if (size > landed.size() - end || end + size > limits_.read_bytes) break;
+    const auto base = kafka::load_be<std::int64_t>(at + kafka::batch_at::base_offset);
+    next = Offset(kafka::wrapping_add(base, kafka::load_be<std::int32_t>(at + kafka::batch_at::last_offset_delta)));
+    end += static_cast<std::uint32_t>(size);
+  }
+  const auto& chunk = grant_.chunks[chunk_];
+  // What follows is more than a trickle, and not beyond what isolation lets us see.
+  const auto left = chunk.length - at_ - end;
+  if (end == 0 || left < landed.size() / 2 || next >= Offset(bound().value - 1)) return;
+  const auto reading = std::min(left, limits_.read_bytes);
+  if (!ahead_.landing || ahead_.landing->bytes().size() < reading) {
+    auto landing = queue_.endpoint().make_landing(landing_->bytes().size());
+    if (!landing || (*landing)->bytes().size() < reading) return;  // one at a time, then
+    ahead_.landing = std::move(*landing);
+  }
+  const auto piece = std::min(queue_.endpoint().caps().read_bytes_max, reading);
+  const auto from = chunk.memory.sub(at_ + end, piece);
+  if (!from) return;
+  const auto ticket = queue_.post(*from, ahead_.landing->bytes().first(piece), read_deadline());
+  if (!ticket) return;  // no room now; a broken queue says so itself
+  ahead_.chunk = chunk_;
+  ahead_.at = at_ + end;
+  ahead_.reading = reading;
+  ahead_.ticket = *ticket;
+  ++counters_.data_reads;
+  ++counters_.reads_ahead;
+}
+
+/// Goes on with the READ ahead, if it is of the bytes wanted now.
+bool Reader::take_ahead() {
+  if (ahead_.reading == 0) return false;
+  if (ahead_.chunk != chunk_ || ahead_.at != at_ || larger_ > ahead_.reading) {
+    drop_ahead();
+    return false;
+  }
+  wipe_landing();
+  std::swap(landing_, ahead_.landing);
+  reading_ = std::exchange(ahead_.reading, 0);
+  arrived_ = 0;
+  landed_ = std::min(queue_.endpoint().caps().read_bytes_max, reading_);
+  ticket_ = ahead_.ticket;
+  phase_ = Phase::data_read;
+  return true;
+}
+
+void Reader::drop_ahead() {
+  if (std::exchange(ahead_.reading, 0) > 0) queue_.abandon(ahead_.ticket, std::move(ahead_.landing));
 }
 
 Result<void> Reader::post_piece() {
@@ -389,6 +452,7 @@ void Reader::drop_pending() {
     batches_.clear();
   }
   phase_ = Phase::idle;
+  drop_ahead();
 }
 
 }  // namespace ciuic::onesided

@@ -27,6 +27,7 @@ struct ReaderLimits {
 
 struct ReaderCounters {
   std::uint64_t slot_reads = 0, data_reads = 0, bytes = 0, batches = 0;
+  std::uint64_t reads_ahead = 0;  ///< of the data READs: posted before the bytes before them had been checked
   std::uint64_t torn_slots = 0, failed_checks = 0, read_errors = 0, timeouts = 0;
 };
 
@@ -144,6 +145,9 @@ class Reader {
   [[nodiscard]] bool select_chunk();
   [[nodiscard]] kafka::Offset bound() const;
   [[nodiscard]] Clock::TimePoint read_deadline() const;
+  void read_ahead(Bytes landed);
+  [[nodiscard]] bool take_ahead();
+  void drop_ahead();
   void wipe_landing();
   void drop_pending();
 
@@ -174,6 +178,15 @@ class Reader {
   std::unique_ptr<rdma::Landing> slot_landing_;
   std::unique_ptr<rdma::Landing> landing_;
   std::uint32_t landed_ = 0;  // bytes of landing_ that may hold something
+  // The READ of what follows, under way while landing_ is checked and handed out. Nothing but zeros is in its landing
+  // before.
+  struct Ahead {
+    std::size_t chunk = 0;
+    std::uint32_t at = 0;
+    std::uint32_t reading = 0;  // 0: none is under way
+    ReadQueue::Ticket ticket = 0;
+    std::unique_ptr<rdma::Landing> landing{};
+  } ahead_;
   std::vector<Bytes> batches_;
   kafka::Offset next_position_{};
   std::uint32_t consumed_ = 0;

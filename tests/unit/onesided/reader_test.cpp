@@ -230,6 +230,119 @@ TEST_P(ScriptedReads, ATornSlotIsReadAgain) {
   EXPECT_TRUE(read());
 }
 
+/// A chunk of many READs: the next one is under way while the bytes before it are checked and consumed.
+class ReadsAhead : public ReaderTest {
+ protected:
+  void SetUp() override {
+    ReaderTest::SetUp();
+    for (int i = 3; i < batches; ++i) append(i * 10, 10);
+    publish(batches * 10);
+  }
+  Grant long_grant() {
+    auto one = grant();
+    one.chunks.front().length = length_;
+    one.high_watermark = one.last_stable_offset = kafka::Offset(batches * 10);
+    return one;
+  }
+  /// Reads from where the reader is up to the tail, over faults that a READ again mends; each batch once, in order.
+  void expect_all_from(std::int64_t from) {
+    auto next = from;
+    for (int i = 0; i < 1000; ++i) {
+      const auto got = read();
+      if (!got) {
+        ASSERT_EQ(outcome_of(got.error()), rdma::Outcome::retry_here) << name(got.error());
+        continue;
+      }
+      if (got->at_tail) break;
+      for (const auto bytes : got->batches) {
+        const auto batch = kafka::RecordBatchView::parse(bytes);
+        ASSERT_TRUE(batch && batch->crc_valid());
+        ASSERT_LE(batch->base_offset().value, next);
+        next = batch->next_offset().value;
+      }
+      ASSERT_EQ(got->next_offset.value, next);
+    }
+    EXPECT_EQ(next, batches * 10);
+  }
+  static constexpr int batches = 150;
+};
+
+TEST_P(ReadsAhead, AreTakenAndNothingIsReadTwice) {
+  ASSERT_TRUE(reader_->adopt(long_grant(), kafka::Offset(0)));
+  expect_all_from(0);
+  EXPECT_GE(reader_->counters().reads_ahead, length_ / 4096 - 1);
+  // A piece ends inside a batch, which the next one reads again.
+  EXPECT_LE(reader_->counters().data_reads, length_ / 3900 + 2);
+}
+
+TEST_P(ReadsAhead, AreUnderWayBeforeTheCallerAsks) {
+  ASSERT_TRUE(reader_->adopt(long_grant(), kafka::Offset(0)));
+  ASSERT_TRUE(read());
+  EXPECT_EQ(faults_->script.reads(), 3U);  // slot, bytes, bytes behind them
+}
+
+TEST_P(ReadsAhead, AreDroppedWhenTheReaderGoesElsewhere) {
+  ASSERT_TRUE(reader_->adopt(long_grant(), kafka::Offset(0)));
+  for (const int to : {700, 0, 30, 1400, 210, 0}) {
+    ASSERT_TRUE(read());
+    reader_->seek(kafka::Offset(to));
+    const auto got = read();
+    ASSERT_TRUE(got) << to << " " << name(got.error());
+    EXPECT_EQ(kafka::RecordBatchView::parse(got->batches.front())->base_offset().value, to);
+  }
+  ASSERT_TRUE(reader_->adopt(long_grant(), kafka::Offset(500)));
+  expect_all_from(500);
+}
+
+TEST_P(ReadsAhead, AreNotUsedWhenTheyBeganBeforeTheSlotThatTellsOfTheirBytes) {
+  auto short_one = long_grant();
+  publish(300);  // fewer than a READ holds are visible
+  short_one.high_watermark = short_one.last_stable_offset = kafka::Offset(300);
+  ASSERT_TRUE(reader_->adopt(short_one, kafka::Offset(0)));
+  std::int64_t next = 0;
+  while (next < 300) {
+    const auto got = read();
+    ASSERT_TRUE(got) << name(got.error());
+    next = got->next_offset.value;
+  }
+  const auto ahead = reader_->counters().reads_ahead;
+  EXPECT_TRUE(read()->at_tail);
+  EXPECT_EQ(reader_->counters().reads_ahead, ahead);
+  publish(batches * 10);
+  expect_all_from(300);
+}
+
+TEST_P(ReadsAhead, ThatCameShortOrGarbledAreReadAgain) {
+  for (std::uint64_t n = 2; n < 9; ++n) faults_->script.on_read(n).deliver_only = 100 * static_cast<std::uint32_t>(n);
+  ASSERT_TRUE(reader_->adopt(long_grant(), kafka::Offset(0)));
+  expect_all_from(0);
+}
+
+TEST_P(ReadsAhead, ThatFailEndTheConnectionOnlyWhenTheyAreWanted) {
+  faults_->script.on_read(3).complete_with = Fault::access_error;
+  ASSERT_TRUE(reader_->adopt(long_grant(), kafka::Offset(0)));
+  const auto got = read();
+  ASSERT_TRUE(got) << name(got.error());
+  const auto at = reader_->position();
+  EXPECT_EQ(outcome_of(read().error()), rdma::Outcome::reconnect);
+  EXPECT_EQ(reader_->position(), at);
+  connect();
+  ASSERT_TRUE(reader_->adopt(long_grant(), at));
+  expect_all_from(at.value);
+}
+
+TEST_P(ReadsAhead, AreNothingToALeaseThatRanOut) {
+  ASSERT_TRUE(reader_->adopt(long_grant(), kafka::Offset(0)));
+  ASSERT_TRUE(read());
+  const auto at = reader_->position();
+  clock_.advance(std::chrono::seconds(6));
+  EXPECT_EQ(read().error(), Fault::lease_expired);
+  ASSERT_TRUE(reader_->adopt(long_grant(), at));
+  expect_all_from(at.value);
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, ReadsAhead, ::testing::Values("memory"),
+                         [](const auto& one) { return std::string(one.param); });
 INSTANTIATE_TEST_SUITE_P(Over, ScriptedReads, ::testing::Values("memory"),
                          [](const auto& one) { return std::string(one.param); });
 

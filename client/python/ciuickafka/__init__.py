@@ -24,12 +24,12 @@ __all__ = [
     "errors", "set_log_level", "version",
 ]
 
-__version__ = "0.1.0"
+__version__ = _lib.ciuic_version().decode()
 
 
 def version():
     """The version of the library underneath."""
-    return _lib.ciuic_version().decode()
+    return __version__
 
 
 def set_log_level(level):

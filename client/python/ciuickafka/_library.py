@@ -136,7 +136,8 @@ def _load():
         if version != ABI_VERSION:
             raise ImportError(f"{path} has ABI version {version}, this package needs {ABI_VERSION}; build both from the same source")
         return library
-    raise ImportError(f"{NAME} was not found: build it (tools/build) or name it in CIUIC_LIBRARY. Tried: {'; '.join(tried)}")
+    raise ImportError(f"{NAME} cannot be loaded. Looked for: {'; '.join(tried)}. Install the package from a built tree (tools/build, then "
+                      "pip install ./client/python), or name the library in CIUIC_LIBRARY")
 
 
 lib = _load()

@@ -3,6 +3,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -60,6 +61,23 @@ class Loading(unittest.TestCase):
     def test_by_the_loader(self):
         folder = os.path.dirname(os.environ["CIUIC_LIBRARY"])
         self.assertEqual(self.load(LD_LIBRARY_PATH=folder).stdout.strip(), ck.version())
+
+    def test_installed_it_works_from_any_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            env = {key: value for key, value in os.environ.items() if key not in ("CIUIC_LIBRARY", "PYTHONPATH")}
+            python = f"{folder}/venv/bin/python"
+            subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", f"{folder}/venv"], check=True)
+            source = f"{folder}/tree/client/python"  # a copy: a build leaves folders where it ran
+            shutil.copytree(ROOT / "client" / "python", source, ignore=shutil.ignore_patterns("build", "*.egg-info", "__pycache__"))
+            shutil.copy(ROOT / "CMakeLists.txt", f"{folder}/tree")
+            install = [python, "-m", "pip", "install", "-q", "--no-build-isolation", "--no-index", source]
+            refused = subprocess.run(install, capture_output=True, text=True, env=env)
+            self.assertIn("tools/build", refused.stdout + refused.stderr)
+            subprocess.run(install, check=True, env={**env, "CIUIC_LIBRARY": os.environ["CIUIC_LIBRARY"]})
+            shutil.rmtree(f"{folder}/tree")
+            program = "import ciuickafka as ck, importlib.metadata as m; print(ck.version(), ck.__version__, m.version('ciuickafka'))"
+            ran = subprocess.run([python, "-c", program], capture_output=True, text=True, env=env, cwd="/")
+            self.assertEqual(ran.stdout.split(), [ck.version()] * 3, ran.stderr)
 
     def test_a_library_that_is_not_there_is_named_with_the_remedy(self):
         ran = self.load(CIUIC_LIBRARY="/nonexistent/libciuic.so")

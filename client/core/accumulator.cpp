@@ -110,8 +110,11 @@ Result<void> Accumulator::wait_for_room(Lock& lock, std::size_t bytes, Clock::Ti
   if (made) return {};
   return failure(
       Trouble::queue_full,
-      fmt::format("buffer.memory={} is used up by {} unsent records: raise it or max.block.ms, or send slower",
-                  settings_.buffer_bytes, buffered_records_),
+      delivery_trouble_.empty()
+          ? fmt::format("buffer.memory={} is used up by {} unsent records: raise it or max.block.ms, or send slower",
+                        settings_.buffer_bytes, buffered_records_)
+          : fmt::format("{} (buffer.memory={} is used up by {} records that wait for it)", delivery_trouble_,
+                        settings_.buffer_bytes, buffered_records_),
       true);
 }
 
@@ -250,6 +253,11 @@ Result<void> Accumulator::flush(Milliseconds timeout) {
   --flushing_;
   if (done) return {};
   return failure(Trouble::timed_out, fmt::format("{} records are not written yet", buffered_records_), true);
+}
+
+void Accumulator::delivery_heard(std::string trouble) {
+  const std::scoped_lock lock(mutex_);
+  delivery_trouble_ = std::move(trouble);
 }
 
 void Accumulator::refuse(const Error& why) {

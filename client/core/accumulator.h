@@ -116,6 +116,8 @@ class Accumulator {
   [[nodiscard]] static std::shared_ptr<ProducerBatch> take(PartitionQueue& queue);
   /// A part of a batch that was taken: its last records, with a share of its memory.
   [[nodiscard]] std::shared_ptr<ProducerBatch> split_off(ProducerBatch& from, std::size_t records);
+  /// What keeps batches from being written, for the senders that wait for their memory; empty: nothing does.
+  void delivery_heard(std::string trouble);
   /// The batch's callbacks have run.
   void over(const ProducerBatch& batch);
   /// A builder's memory, to be used again.
@@ -176,7 +178,7 @@ class Accumulator {
   std::multiset<std::uint64_t> incomplete_;  ///< ordinals; the parts of a split batch share theirs
   std::uint32_t flushing_ = 0, memory_waiters_ = 0, topic_waiters_ = 0;
   std::optional<Error> refused_{};
-  std::string metadata_trouble_{};
+  std::string metadata_trouble_{}, delivery_trouble_{};
   bool woken_ = false;
   Clock::TimePoint armed_ = Clock::TimePoint::max();
   std::minstd_rand dice_;

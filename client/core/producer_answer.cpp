@@ -175,6 +175,7 @@ void Producer::Impl::tell(ProducerBatch& batch, const Error* error, std::int64_t
 
 void Producer::Impl::written(const Batch& batch, std::int64_t base_offset, std::int64_t append_time) {
   batch->in_flight = false;
+  accumulator_.delivery_heard({});
   remove(batch);
   if (!batch->over) tell(*batch, nullptr, base_offset, append_time);
 }
@@ -204,6 +205,7 @@ void Producer::Impl::failed(const Batch& batch, const Error& error) {
 
 void Producer::Impl::retry(const Batch& batch, const Error& error) {
   batch->last_error = error.text;
+  accumulator_.delivery_heard(error.text);
   batch->not_before = loop_.clock().now() + Milliseconds(settings_.retry_backoff_ms);
   counters_.retries.fetch_add(1, std::memory_order_relaxed);
   log::debug("client", "batch is sent again topic={} partition={} records={} error={}", batch->queue->topic,

@@ -224,6 +224,7 @@ Co<void> Producer::Impl::pump(std::int32_t id) {
     if (ended_) break;
     if (!connection) {
       trouble_ = connection.error().text;
+      accumulator_.delivery_heard(trouble_);
       node.not_before = loop_.clock().now() + Milliseconds(settings_.retry_backoff_ms);
       break;
     }

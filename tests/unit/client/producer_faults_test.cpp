@@ -118,6 +118,18 @@ TEST(ProducerFaults, AfterARetriableErrorTheBatchesGoAgainInOrderWithTheirSequen
   }
 }
 
+TEST(ProducerFaults, ASenderThatWaitsForMemoryIsToldWhatKeepsTheRecordsInIt) {
+  ScriptedBroker broker(1, [](const SeenBatch&) { return Verdict{ErrorCode::kafka_storage_error, -1}; });
+  auto producer = open(broker, {{"buffer.memory", "2000"}, {"max.block.ms", "300"}});
+  const std::string value(1000, 'x');
+  ASSERT_TRUE(producer.send(record(value)));
+  const auto refused = producer.send(record(value));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().trouble, Trouble::queue_full);
+  EXPECT_NE(refused.error().text.find("data-0: KAFKA_STORAGE_ERROR"), std::string::npos) << refused.error().text;
+  EXPECT_NE(refused.error().text.find("buffer.memory=2000"), std::string::npos) << refused.error().text;
+}
+
 TEST(ProducerFaults, ALeaderThatMovedIsLookedForAnew) {
   int refusals = 3;
   ScriptedBroker broker(1, [&](const SeenBatch&) {

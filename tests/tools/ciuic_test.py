@@ -558,6 +558,8 @@ class CommandLine(Ciuic):
         for address in ("127.0.0.1:99999", "127.0.0.1:x", "127.0.0.1:", "127.0.0.1:0"):
             self.refused("topics", "list", "-b", address, status=2, names=address, remedy="host:port")
         self.refused("topics", "list", "-b", "", status=2, names="broker", remedy="host:port")
+        nobody = support.closed_address()
+        self.refused("topics", "list", "--bootstrap-server", nobody, status=3, names=nobody, remedy="start one")
         self.refused("topics", "list", "-b", "no.such.invalid:9092", status=3, names="no.such.invalid:9092", remedy="-b host:port")
 
     def test_of_several_brokers_one_that_answers_is_enough(self):

@@ -12,7 +12,8 @@
 namespace ciuic::tool {
 
 void add_common(CLI::App& command, Common& common) {
-  command.add_option("-b,--bootstrap", common.bootstrap, "Brokers, host:port[,…]")->capture_default_str();
+  command.add_option("-b,--bootstrap,--bootstrap-server", common.bootstrap, "Brokers, host:port[,…]")
+      ->capture_default_str();
   command.add_option("--timeout", common.timeout_ms, "Milliseconds to wait for an answer")
       ->check(CLI::Range(1, 3'600'000))
       ->capture_default_str();

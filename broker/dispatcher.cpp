@@ -50,7 +50,7 @@ void Dispatcher::accept(Shard& shard, asio::ip::tcp::socket socket) {
     if (by_host_[host] >= broker_.config.connections_per_ip_max) limit = "max.connections.per.ip";
     if (limit != nullptr) {
       if (by_host_[host] == 0) by_host_.erase(host);
-      log::warn("broker", "connection refused peer={} limit={}", connection->peer(), limit);
+      log::bounded(log::Level::warn, "broker", "connection refused peer={} limit={}", connection->peer(), limit);
       return;
     }
     ++by_host_[host];
@@ -86,24 +86,24 @@ asio::awaitable<Dispatcher::Answer> Dispatcher::handle(std::shared_ptr<Connectio
   co_await asio::this_coro::throw_if_cancelled(false);
   auto request = kafka::split_request(bytes->bytes());
   if (!request) {
-    log::warn("api", "malformed request, connection closed peer={} reason=\"{}\"", connection->peer(),
-              request.error().what);
+    log::bounded(log::Level::warn, "api", "malformed request, connection closed peer={} reason=\"{}\"",
+                 connection->peer(), request.error().what);
     co_return Answer{std::nullopt, true};
   }
   const auto* handler = api::find_handler(request->api_key);
   if (handler == nullptr || !handler->versions.holds(request->api_version)) {
     if (request->api_key == kafka::api_versions_key) {
       // KIP-511: told in version 0 which versions there are, so that any client can go on.
-      auto response = api::supported_versions();
+      auto response = api::supported_versions(broker_.exposure != nullptr ? api::OneSided::on : api::OneSided::off);
       response.error_code = kafka::ErrorCode::unsupported_version;
       co_return Answer{kafka::encode_response(request->correlation_id, response, 0), false};
     }
-    log::warn("api",
-              "unsupported api or version, connection closed peer={} client_id={} software={} {} api={} version={} "
-              "supported={}",
-              connection->peer(), printable(request->client_id.value_or("-")), connection->software_name,
-              connection->software_version, request->api_key, request->api_version,
-              handler == nullptr ? "none" : fmt::format("{}…{}", handler->versions.min, handler->versions.max));
+    log::bounded(log::Level::warn, "api",
+                 "unsupported api or version, connection closed peer={} client_id={} software={} {} api={} version={} "
+                 "supported={}",
+                 connection->peer(), printable(request->client_id.value_or("-")), connection->software_name,
+                 connection->software_version, request->api_key, request->api_version,
+                 handler == nullptr ? "none" : fmt::format("{}…{}", handler->versions.min, handler->versions.max));
     co_return Answer{std::nullopt, true};
   }
   // The net under all handlers: what is thrown is a bug of ours, and must end as an error, never as silence.
@@ -112,8 +112,8 @@ asio::awaitable<Dispatcher::Answer> Dispatcher::handle(std::shared_ptr<Connectio
     api::RequestContext context{broker_, *Shard::current(), connection, bytes, *request, Principal{}};
     co_return co_await handler->run(std::move(context));
   } catch (const std::exception& bug) {
-    log::error("api", "bug: a handler threw, connection closed api={} version={} what=\"{}\"", request->api_key,
-               request->api_version, bug.what());
+    log::bounded(log::Level::error, "api", "bug: a handler threw, connection closed api={} version={} what=\"{}\"",
+                 request->api_key, request->api_version, bug.what());
   }
   co_return Answer{std::nullopt, true};
 }

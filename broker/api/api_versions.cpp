@@ -7,13 +7,15 @@
 #include "broker/api/apis.h"
 #include "broker/api/handlers.h"
 #include "transport/kafka/messages/api_versions.h"
+#include "transport/kafka/messages/ciuic_onesided.h"
 #include "transport/kafka/messages/produce.h"
 
 namespace ciuic::broker::api {
 
-kafka::ApiVersionsResponse supported_versions() {
+kafka::ApiVersionsResponse supported_versions(OneSided one_sided) {
   kafka::ApiVersionsResponse response;
   for (const auto& handler : handlers()) {
+    if (one_sided == OneSided::off && handler.key >= kafka::OneSidedConnectRequest::api_key) continue;
     // librdkafka takes compression and message format 2 for missing where Produce does not begin at 0. As Apache does,
     // 0 is said and 3 is served (KAFKA-18659); nobody sends 0–2 who knows 3.
     const auto first = handler.key == kafka::ProduceRequest::api_key ? std::int16_t{0} : handler.versions.min;
@@ -23,7 +25,7 @@ kafka::ApiVersionsResponse supported_versions() {
 }
 
 Awaitable<kafka::ApiVersionsResponse> api_versions(RequestContext& context, kafka::ApiVersionsRequest request) {
-  auto response = supported_versions();
+  auto response = supported_versions(context.broker.exposure != nullptr ? OneSided::on : OneSided::off);
   if (context.version() >= 3) {
     // KIP-511: names that could break a log line are refused.
     const auto good = [](const std::string& word) {

@@ -3,7 +3,11 @@
 
 namespace ciuic::broker::api {
 
-/// Every API of the list with its versions; also what a client with an unknown ApiVersions version is told.
-[[nodiscard]] kafka::ApiVersionsResponse supported_versions();
+/// Whether the broker serves one-sided readers (onesided.enable).
+enum class OneSided : bool { off, on };
+
+/// Every API of the list with its versions, the private ones only where they are on; also what a client with an unknown
+/// ApiVersions version is told.
+[[nodiscard]] kafka::ApiVersionsResponse supported_versions(OneSided one_sided);
 
 }  // namespace ciuic::broker::api

@@ -44,8 +44,8 @@ Awaitable<void> ensure_offsets_topic(RequestContext& context) {
   for (const auto& each : *made) {
     // Somebody else's question may have been first.
     if (each.id.has_error() && each.id.error().code != ErrorCode::topic_already_exists) {
-      log::error("group", "{} not created code={} reason=\"{}\"", offsets_topic, kafka::name(each.id.error().code),
-                 each.id.error().text);
+      log::bounded(log::Level::error, "group", "{} not created code={} reason=\"{}\"", offsets_topic,
+                   kafka::name(each.id.error().code), each.id.error().text);
     }
   }
 }

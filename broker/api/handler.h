@@ -49,8 +49,9 @@ template <class Request, auto handle>
 Awaitable<Reply> serve(RequestContext context) {
   auto request = kafka::decode<Request>(context.request.body, context.version());
   if (!request) {
-    log::warn("api", "malformed request, connection closed peer={} api={} version={} reason=\"{}\"",
-              context.connection->peer(), context.request.api_key, context.version(), request.error().what);
+    log::bounded(log::Level::warn, "api",
+                 "malformed request, connection closed peer={} api={} version={} reason=\"{}\"",
+                 context.connection->peer(), context.request.api_key, context.version(), request.error().what);
     co_return Reply{std::nullopt, true};
   }
   auto response = co_await handle(context, std::move(*request));

@@ -18,10 +18,10 @@ Awaitable<kafka::InitProducerIdResponse> init_producer_id(RequestContext& contex
       response.error_code = ErrorCode::invalid_request;
       co_return response;
     }
-    log::warn("api",
-              "transactional producer refused, this broker has no transaction coordinator; leave transactional.id "
-              "unset peer={} transactional_id={}",
-              context.connection->peer(), *request.transactional_id);
+    log::bounded(log::Level::warn, "api",
+                 "transactional producer refused, this broker has no transaction coordinator; leave transactional.id "
+                 "unset peer={} transactional_id={}",
+                 context.connection->peer(), *request.transactional_id);
     response.error_code = ErrorCode::transactional_id_authorization_failed;
     co_return response;
   }

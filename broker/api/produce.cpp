@@ -136,8 +136,9 @@ Awaitable<std::optional<Response>> produce(RequestContext& context, kafka::Produ
     for (const auto& topic : job->response.responses) {
       for (const auto& answer : topic.partition_responses) {
         if (answer.error_code != ErrorCode::none) {
-          log::info("api", "produce with acks=0 failed, connection closed peer={} topic={} partition={} error={}",
-                    context.connection->peer(), topic.name, answer.index, kafka::name(answer.error_code));
+          log::bounded(log::Level::info, "api",
+                       "produce with acks=0 failed, connection closed peer={} topic={} partition={} error={}",
+                       context.connection->peer(), topic.name, answer.index, kafka::name(answer.error_code));
           context.connection->close();
           co_return std::nullopt;
         }

@@ -128,8 +128,8 @@ Session* Exposure::Core::session_of(const ExposurePeer& peer, std::int64_t id) {
   }
   if (found->second->principal != peer.principal) {
     refused(RefusalReason::foreign_session);
-    log::warn("exposure", "session asked for by another principal principal={} owner={}", peer.principal,
-              found->second->principal);
+    log::bounded(log::Level::warn, "exposure", "session asked for by another principal principal={} owner={}",
+                 peer.principal, found->second->principal);
     return nullptr;
   }
   return found->second.get();
@@ -142,8 +142,8 @@ std::shared_ptr<rdma::Domain> Exposure::Core::domain_for(const Listening& one, c
     if (opened)
       domain = std::move(*opened);
     else
-      log::warn("exposure", "no protection domain provider={} principal={}: {}; {}", one.provider->name(), principal,
-                rdma::text(opened.error()), rdma::remedy(opened.error()));
+      log::bounded(log::Level::warn, "exposure", "no protection domain provider={} principal={}: {}; {}",
+                   one.provider->name(), principal, rdma::text(opened.error()), rdma::remedy(opened.error()));
   }
   auto found = domain;
   if (!found) domains.erase({one.provider.get(), principal});
@@ -207,8 +207,8 @@ void Exposure::Core::connect(const ExposurePeer& peer, const kafka::OneSidedConn
   }
   response.session_id = static_cast<std::int64_t>(session->id);
   response.lease_ms = settings.lease_ms;
-  log::info("exposure", "session opened principal={} session={} provider={}", peer.principal, session->id,
-            response.providers.front().name);
+  log::bounded(log::Level::info, "exposure", "session opened principal={} session={} provider={}", peer.principal,
+               session->id, response.providers.front().name);
   sessions.emplace(session->id, std::move(session));
   ++metrics.sessions_total;
   metrics.sessions.store(static_cast<std::int64_t>(sessions.size()));
@@ -301,8 +301,8 @@ void Exposure::Core::end_session(Session& session, RevocationReason reason) {
   auto last = clock.now();
   for (const auto& [id, grant] : session.grants)
     last = std::max(last, grant.lease->freeze() + Milliseconds(settings.read_ms_max));
-  log::info("exposure", "session ends principal={} session={} grants={} reason={}", session.principal, session.id,
-            session.grants.size(), name(reason));
+  log::bounded(log::Level::info, "exposure", "session ends principal={} session={} grants={} reason={}",
+               session.principal, session.id, session.grants.size(), name(reason));
   home.post_at(last, [weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->sweep_sessions();
   });
@@ -370,7 +370,8 @@ bool Exposure::Core::make_room() {
   const auto lease = std::chrono::duration_cast<Clock::Duration>(Milliseconds(settings.lease_ms)).count();
   auto last = made_room_at.load();
   if (last > now - lease || !made_room_at.compare_exchange_strong(last, now)) return false;
-  log::warn("exposure", "memory cannot be registered: registrations that no lease covers are ended to make room");
+  log::bounded(log::Level::warn, "exposure",
+               "memory cannot be registered: registrations that no lease covers are ended to make room");
   for (auto& shard : shards)
     shard.executor->post([self = shared_from_this(), &shard] {
       for (auto& [partition, exposed] : shard.partitions) exposed->drop_kept();

@@ -394,8 +394,9 @@ rdma::Result<PartitionExposure::InDomain*> PartitionExposure::expose(const std::
 }
 
 void PartitionExposure::refuse_registration(const Answer& answer, const rdma::Domain& domain, rdma::Fault fault) {
-  log::warn("exposure", "chunk not exposed topic={} partition={} principal={}: {}; {}", partition_->name().topic,
-            partition_->name().partition.value, domain.principal(), rdma::text(fault), rdma::remedy(fault));
+  log::bounded(log::Level::warn, "exposure", "chunk not exposed topic={} partition={} principal={}: {}; {}",
+               partition_->name().topic, partition_->name().partition.value, domain.principal(), rdma::text(fault),
+               rdma::remedy(fault));
   const bool no_room = fault == rdma::Fault::resources_exhausted || fault == rdma::Fault::memlock_limit;
   if (no_room && shared_.make_room())
     return refuse(answer, RefusalReason::registration_failed,

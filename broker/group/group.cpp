@@ -27,7 +27,8 @@ kafka::SyncGroupResponse sync_error(ErrorCode code) {
 void Group::on(GroupEvent event, std::int64_t now_ms) {
   const auto next = next_state(state_, event);
   if (!next) {
-    log::error("group", "impossible transition group={} state={} event={}", id_, name(state_), static_cast<int>(event));
+    log::bounded(log::Level::error, "group", "impossible transition group={} state={} event={}", id_, name(state_),
+                 static_cast<int>(event));
     std::abort();
   }
   previous_state_ = state_;

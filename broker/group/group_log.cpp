@@ -60,8 +60,8 @@ void PartitionGroupLog::append(std::vector<CoordinatorRecord> records, std::func
   for (const auto& batch : batches) {
     partition_->append(batch, options, [appending](const ResultOf<AppendResult, AppendError>& result) {
       if (result.has_error() && !result.error().error.text.empty()) {
-        log::warn("group", "append refused code={} reason=\"{}\"", kafka::name(result.error().error.code),
-                  result.error().error.text);
+        log::bounded(log::Level::warn, "group", "append refused code={} reason=\"{}\"",
+                     kafka::name(result.error().error.code), result.error().error.text);
       }
       appending->ended(result ? kafka::ErrorCode::none : result.error().error.code);
     });
@@ -120,8 +120,8 @@ void PartitionGroupLog::read_on(const std::shared_ptr<Reading>& reading) {
   if (!result) return reading->done(result.error().code);
   for (const auto span : result->spans) {
     if (!reading->take(span)) {
-      log::error("group", "damaged record in the group log topic={} partition={} offset={}", partition_->name().topic,
-                 partition_->name().partition.value, reading->at.value);
+      log::bounded(log::Level::error, "group", "damaged record in the group log topic={} partition={} offset={}",
+                   partition_->name().topic, partition_->name().partition.value, reading->at.value);
       return reading->done(kafka::ErrorCode::corrupt_message);
     }
   }

@@ -223,7 +223,8 @@ void GroupShard::forget_topics(const std::set<std::string>& topics) {
     if (gone.empty()) continue;
     store_tombstones(group, std::move(gone), false, [group_id = id](ErrorCode error) {
       if (error != ErrorCode::none)
-        log::warn("group", "offsets of deleted topics not removed group={} code={}", group_id, kafka::name(error));
+        log::bounded(log::Level::warn, "group", "offsets of deleted topics not removed group={} code={}", group_id,
+                     kafka::name(error));
     });
   }
 }
@@ -262,10 +263,12 @@ void GroupShard::expire_offsets() {
     offsets += gone.size();
     store_tombstones(group, std::move(gone), last, [group_id = group->id()](ErrorCode error) {
       if (error != ErrorCode::none)
-        log::warn("group", "expired offsets not removed group={} code={}", group_id, kafka::name(error));
+        log::bounded(log::Level::warn, "group", "expired offsets not removed group={} code={}", group_id,
+                     kafka::name(error));
     });
   }
-  if (offsets != 0) log::info("group", "expired offsets removed partition={} offsets={}", index_, offsets);
+  if (offsets != 0)
+    log::bounded(log::Level::info, "group", "expired offsets removed partition={} offsets={}", index_, offsets);
   at(Milliseconds(settings_.offsets_retention_check_interval_ms), [](GroupShard& self) { self.expire_offsets(); });
 }
 

@@ -318,8 +318,8 @@ void Partition::loaded(LoadJob& job) {
     answer_load(std::move(done), std::move(why));
   };
   if (stands && job.bad_data) {
-    log::error("log", "segment cannot be read topic={} partition={}: {}", parts_.name.topic,
-               parts_.name.partition.value, job.bad_data->text);
+    log::bounded(log::Level::error, "log", "segment cannot be read topic={} partition={}: {}", parts_.name.topic,
+                 parts_.name.partition.value, job.bad_data->text);
     fail(*job.bad_data);
   } else if (job.no_memory) {
     fail({ErrorCode::throttling_quota_exceeded, "No memory for old data now; ask again"});

@@ -131,7 +131,8 @@ void LocalController::run_next() {
 
 void LocalController::durable(Change change, std::vector<Buffer> records, IoResult<std::int64_t> written) {
   if (!written) {
-    log::error("metadata", "change refused, the metadata log cannot be written reason=\"{}\"", written.error().text);
+    log::bounded(log::Level::error, "metadata", "change refused, the metadata log cannot be written reason=\"{}\"",
+                 written.error().text);
     return finish(change, {kafka::ErrorCode::kafka_storage_error, written.error().text});
   }
   const auto previous = image_.get();

@@ -7,7 +7,11 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <unordered_map>
 #include <utility>
+
+#include "transport/base/clock.h"
 
 namespace ciuic::log {
 namespace {
@@ -62,6 +66,28 @@ bool set_file(const std::string& path) {
 
 void write(Level level, std::string_view room, std::string_view text) {
   current()->log(levels[static_cast<std::size_t>(level)].second, "{}: {}", room, text);
+}
+
+std::optional<std::uint64_t> admit(std::string_view text) {
+  struct Kind {
+    Clock::TimePoint since{};
+    std::uint64_t written = 0, left_out = 0;
+  };
+  static std::mutex mutex;
+  static std::unordered_map<std::string_view, Kind> kinds;
+  const auto now = system_clock().now();
+  const std::scoped_lock lock(mutex);
+  auto& kind = kinds[text];
+  if (kind.written == 0 || now - kind.since >= std::chrono::seconds(1)) {
+    kind.since = now;
+    kind.written = 0;
+  }
+  if (kind.written >= bounded_lines_max) {
+    ++kind.left_out;
+    return std::nullopt;
+  }
+  ++kind.written;
+  return std::exchange(kind.left_out, 0);
 }
 
 void flush() { current()->flush(); }

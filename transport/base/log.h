@@ -1,6 +1,8 @@
 #pragma once
 #include <fmt/core.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -39,6 +41,24 @@ void warn(std::string_view room, fmt::format_string<Args...> format, Args&&... a
 template <class... Args>
 void error(std::string_view room, fmt::format_string<Args...> format, Args&&... args) {
   line(Level::error, room, format, std::forward<Args>(args)...);
+}
+
+/// How many lines of one text `bounded` writes a second.
+inline constexpr std::uint64_t bounded_lines_max = 10;
+/// May another line of this text be written now? Then how many were left out since the last one. `text` is a literal.
+[[nodiscard]] std::optional<std::uint64_t> admit(std::string_view text);
+
+/// For every line that somebody at the other end of a socket can cause: a flood of one kind, which is a format text,
+/// costs `bounded_lines_max` lines a second; the next line that is written ends with ` left_out=N`.
+template <class... Args>
+void bounded(Level level, std::string_view room, fmt::format_string<Args...> format, Args&&... args) {
+  if (!enabled(level)) return;
+  const fmt::string_view kind = format;
+  const auto left_out = admit({kind.data(), kind.size()});
+  if (!left_out) return;
+  auto text = fmt::format(format, std::forward<Args>(args)...);
+  if (*left_out > 0) text += fmt::format(" left_out={}", *left_out);
+  write(level, room, text);
 }
 
 }  // namespace ciuic::log

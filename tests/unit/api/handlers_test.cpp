@@ -24,7 +24,7 @@ TEST(Handlers, EveryRowIsFoundByItsKeyAndNothingElseIs) {
 }
 
 TEST(Handlers, ApiVersionsTellsTheListAndProduceFromZero) {
-  const auto told = supported_versions();
+  const auto told = supported_versions(OneSided::on);
   ASSERT_EQ(told.api_keys.size(), handlers().size());
   for (std::size_t i = 0; i < told.api_keys.size(); ++i) {
     const auto& row = handlers()[i];
@@ -34,6 +34,12 @@ TEST(Handlers, ApiVersionsTellsTheListAndProduceFromZero) {
     EXPECT_EQ(told.api_keys[i].min_version, produce ? 0 : row.versions.min);
     EXPECT_FALSE(produce && row.versions.holds(2)) << "said for librdkafka's sake, not served";
   }
+}
+
+TEST(Handlers, ThePrivateApisAreToldOnlyWhereOneSidedReadersAreServed) {
+  const auto told = supported_versions(OneSided::off);
+  EXPECT_EQ(told.api_keys.size(), handlers().size() - 5);
+  for (const auto& one : told.api_keys) EXPECT_LT(one.api_key, 1000) << "no key of Apache's";
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ std::string section() {
   text += "Generated from the list that dispatch and ApiVersions read (`broker/api/handlers.cpp`).\n\n";
   text += "| key | API | versions |\n|---|---|---|\n";
   std::string announced;
-  const auto told = supported_versions();
+  const auto told = supported_versions(OneSided::on);
   for (std::size_t i = 0; i < handlers().size(); ++i) {
     const auto& row = handlers()[i];
     const auto name = name_of.find(row.key);

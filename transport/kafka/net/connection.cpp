@@ -158,8 +158,9 @@ asio::awaitable<bool> Connection::read_loop() {
     if (!co_await fill(prefix, sizeof prefix)) co_return true;
     const auto size = load_be<std::int32_t>(prefix);
     if (size < static_cast<std::int32_t>(request_start_bytes) || size > limits_.request_bytes_max) {
-      log::warn("net", "request refused, connection closed peer={} size={} allowed=8…{} (socket.request.max.bytes)",
-                peer_, size, limits_.request_bytes_max);
+      log::bounded(log::Level::warn, "net",
+                   "request refused, connection closed peer={} size={} allowed=8…{} (socket.request.max.bytes)", peer_,
+                   size, limits_.request_bytes_max);
       co_return false;
     }
     const auto bytes = static_cast<std::size_t>(size);
@@ -168,8 +169,9 @@ asio::awaitable<bool> Connection::read_loop() {
     const auto api_key = load_be<std::int16_t>(begin);
     const auto reserved = service_.memory_for(api_key, bytes);
     if (!reserved) {
-      log::warn("net", "request refused, connection closed: too large for its api peer={} api={} size={}", peer_,
-                api_key, size);
+      log::bounded(log::Level::warn, "net",
+                   "request refused, connection closed: too large for its api peer={} api={} size={}", peer_, api_key,
+                   size);
       co_return false;
     }
     while (!closed_ && !draining_ && slots_.size() >= limits_.in_flight_max) {
@@ -287,8 +289,8 @@ asio::awaitable<void> Connection::watch_idle() {
     // A request that is being waited for (a long poll) keeps the connection; a peer that takes no bytes does not.
     const bool waiting = !slots_.empty() && !slots_.front()->done;
     if (progress_ == before && !waiting) {
-      log::info("net", "connection closed, idle peer={} limit_ms={} (connections.max.idle.ms)", peer_,
-                limits_.idle_max.count());
+      log::bounded(log::Level::info, "net", "connection closed, idle peer={} limit_ms={} (connections.max.idle.ms)",
+                   peer_, limits_.idle_max.count());
       close();
     }
   }

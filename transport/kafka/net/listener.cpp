@@ -48,8 +48,9 @@ asio::awaitable<void> Listener::run(std::function<asio::io_context&()> next,
       continue;
     }
     if (error == asio::error::operation_aborted || !acceptor_.is_open()) co_return;
-    log::warn("net", "a connection could not be accepted reason=\"{}\"; raise `ulimit -n` if descriptors ran out",
-              error.message());
+    log::bounded(log::Level::warn, "net",
+                 "a connection could not be accepted reason=\"{}\"; raise `ulimit -n` if descriptors ran out",
+                 error.message());
     asio::steady_timer pause(acceptor_.get_executor(), std::chrono::milliseconds(100));
     co_await pause.async_wait(asio::redirect_error(use_awaitable, error));
   }

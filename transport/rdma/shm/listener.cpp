@@ -217,7 +217,8 @@ void ShmListener::accept_some() {
     if (!socket) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         // The peer stays in the backlog and would wake us for ever: look away for a moment.
-        log::warn("rdma", "shm: no descriptor for a connection ({}); raise `ulimit -n`", std::strerror(errno));
+        log::bounded(log::Level::warn, "rdma", "shm: no descriptor for a connection ({}); raise `ulimit -n`",
+                     std::strerror(errno));
         accepting_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listening_.get(), nullptr) != 0;
       }
       return;
@@ -285,20 +286,21 @@ bool ShmListener::greet(Peer& peer, const Hello& hello) {
     auto admission = desk_.redeem(*Token::from(std::as_bytes(std::span(hello.token))));
     if (!admission) {
       welcome.status = Status::refused;
-      log::warn("rdma", "shm: connection refused, token unknown, used or expired pid={} uid={}", who.pid, who.uid);
+      log::bounded(log::Level::warn, "rdma", "shm: connection refused, token unknown, used or expired pid={} uid={}",
+                   who.pid, who.uid);
     } else if (connections() >= options_.connections_max ||
                of_principal(admission->domain->principal()) >= options_.connections_per_principal_max) {
       welcome.status = Status::refused;
-      log::warn("rdma", "shm: connection refused, too many principal={} pid={}", admission->domain->principal(),
-                who.pid);
+      log::bounded(log::Level::warn, "rdma", "shm: connection refused, too many principal={} pid={}",
+                   admission->domain->principal(), who.pid);
     } else {
       peer.domain = std::dynamic_pointer_cast<KeyTable>(admission->domain);
       if (!peer.domain) return false;
       peer.session = admission->session;
       --strangers_;
       connections_.fetch_add(1);
-      log::info("rdma", "shm: reader connected principal={} session={} pid={} uid={}", peer.domain->principal(),
-                peer.session, who.pid, who.uid);
+      log::bounded(log::Level::info, "rdma", "shm: reader connected principal={} session={} pid={} uid={}",
+                   peer.domain->principal(), peer.session, who.pid, who.uid);
     }
   }
   const bool sent = ::send(peer.socket.get(), &welcome, sizeof welcome, MSG_DONTWAIT | MSG_NOSIGNAL) ==
@@ -351,8 +353,8 @@ void ShmListener::drop(int fd, const char* why) {
   if (found == peers_.end()) return;
   if (found->second.domain) {
     connections_.fetch_sub(1);
-    log::info("rdma", "shm: reader gone principal={} session={} why=\"{}\"", found->second.domain->principal(),
-              found->second.session, why);
+    log::bounded(log::Level::info, "rdma", "shm: reader gone principal={} session={} why=\"{}\"",
+                 found->second.domain->principal(), found->second.session, why);
   } else {
     --strangers_;
     log::debug("rdma", "shm: stranger dropped why=\"{}\"", why);

@@ -83,7 +83,6 @@ class VerbsListener final : public Listener {
   void take_completions(Device& device);
   void take_async_event(Device& device);
   void lose(const ibv_context* context, const char* why);
-  void count_refusal(Status status, std::string_view principal);
   void drop(std::uint64_t serial, const char* why);
   void drop_if(const std::function<bool(const Peer&)>& which, const char* why);
   [[nodiscard]] std::optional<std::uint64_t> serial_of(const rdma_cm_id* id) const;
@@ -106,8 +105,6 @@ class VerbsListener final : public Listener {
   std::unordered_map<const rdma_cm_id*, std::uint64_t> serials_;
   std::uint64_t next_serial_ = 1;
   std::size_t unestablished_ = 0;
-  std::uint64_t refusals_untold_ = 0;
-  std::optional<Clock::TimePoint> refusal_told_at_{};
   std::atomic<std::size_t> connections_{0};
   std::atomic<bool> stopping_{false};
   mutable std::mutex mutex_;
@@ -350,24 +347,15 @@ void VerbsListener::greet(const Event& event) {
     }
     status = Status::no_room;
   }
-  count_refusal(status, admission ? admission->domain->principal() : "unknown");
+  log::bounded(log::Level::warn, "rdma", "verbs: connection refused status={} principal={}",
+               static_cast<std::uint32_t>(status), admission ? admission->domain->principal() : "unknown");
   reject(*peer.id, status);
-}
-
-/// Anybody who reaches the port may ask as often as he likes: the log hears of it once a second.
-void VerbsListener::count_refusal(Status status, std::string_view principal) {
-  ++refusals_untold_;
-  const auto now = clock_.now();
-  if (refusal_told_at_ && now - *refusal_told_at_ < std::chrono::seconds(1)) return;
-  log::warn("rdma", "verbs: connection refused status={} principal={} since_last={}",
-            static_cast<std::uint32_t>(status), principal, refusals_untold_);
-  refusal_told_at_ = now;
-  refusals_untold_ = 0;
 }
 
 bool VerbsListener::accept(Peer& peer, std::uint64_t serial, const Event& event) {
   const auto refused = [](const char* step, int error) {
-    log::warn("rdma", "verbs: a connection cannot be taken, {}: {}", step, std::strerror(std::abs(error)));
+    log::bounded(log::Level::warn, "rdma", "verbs: a connection cannot be taken, {}: {}", step,
+                 std::strerror(std::abs(error)));
     return false;
   };
   const auto domain = peer.domain->protection_domain(peer.device->number);
@@ -417,8 +405,9 @@ void VerbsListener::established(std::uint64_t serial) {
     if (const int error = cut_rights(*peer.id); error != 0)
       return drop(serial, std::strerror(std::abs(error)));  // the second wall is missing
   }
-  log::info("rdma", "verbs: reader connected principal={} session={} device={}", peer.domain->principal(), peer.session,
-            library_.ibv_get_device_name(peer.device->rail->context->device));
+  log::bounded(log::Level::info, "rdma", "verbs: reader connected principal={} session={} device={}",
+               peer.domain->principal(), peer.session,
+               library_.ibv_get_device_name(peer.device->rail->context->device));
 }
 
 void VerbsListener::reject(rdma_cm_id& id, Status status) {
@@ -490,8 +479,8 @@ void VerbsListener::drop(std::uint64_t serial, const char* why) {
   if (!peer.established) --unestablished_;
   --peer.device->peers;
   serials_.erase(peer.id.get());
-  log::info("rdma", "verbs: reader gone principal={} session={} why=\"{}\"", peer.domain->principal(), peer.session,
-            why);
+  log::bounded(log::Level::info, "rdma", "verbs: reader gone principal={} session={} why=\"{}\"",
+               peer.domain->principal(), peer.session, why);
   // The queue pair fails at once, and the peer hears of it.
   (void)library_.rdma_disconnect(peer.id.get());
   peers_.erase(found);

@@ -219,6 +219,8 @@ std::optional<Consumer::Impl::Progress> Consumer::Impl::deliver_read(Assigned& o
     const auto first = kafka::RecordBatchView::parse(got.batches.front());
     if (!first) return std::nullopt;
     source.first_offset = first->base_offset().value;
+  } else if (auto kept = read.reader->keep()) {
+    source.memory = std::move(kept);
   } else {
     // The landing is read into again by the next READ: what is handed out must outlive it.
     std::size_t size = 0;

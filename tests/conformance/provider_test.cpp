@@ -326,6 +326,16 @@ TEST_P(Conformance, CloseIsFinalAndMayBeRepeated) {
   EXPECT_TRUE(Pair::soon([&] { return pair_.listener->connections() == 0; }));
 }
 
+TEST_P(Conformance, ALandingOutlivesItsEndpointWithWhatLandedInIt) {
+  auto landing = pair_.endpoint->make_landing(4096).value();
+  const ReadRequest request{*pair_.region->remote().sub(0, 4096), landing->bytes(), 1};
+  ASSERT_TRUE(pair_.endpoint->post_reads(std::span(&request, 1)));
+  ASSERT_FALSE(Pair::complete(*pair_.endpoint));
+  pair_.endpoint.reset();
+  EXPECT_TRUE(pair_.holds({landing->bytes().begin(), landing->bytes().end()}, 0));
+  landing.reset();
+}
+
 TEST_P(Conformance, AfterAFailureAndCloseNothingMoreIsTold) {
   auto landing = pair_.endpoint->make_landing(4 * 64).value();
   std::vector<ReadRequest> batch;

@@ -9,7 +9,10 @@ using rdma::Result;
 ReadQueue::ReadQueue(std::unique_ptr<rdma::Endpoint> endpoint, const Clock& clock)
     : endpoint_(std::move(endpoint)), clock_(clock) {}
 
-ReadQueue::~ReadQueue() { close(); }
+ReadQueue::~ReadQueue() {
+  close();
+  landings_.end(std::move(endpoint_));
+}
 
 bool ReadQueue::poll() {
   if (broken_) return false;

@@ -218,7 +218,7 @@ Result<Delivery> Reader::land_bytes(std::uint32_t limit) {
     if (!landing_ || landing_->bytes().size() < reading_) {
       const auto size = std::max<std::size_t>(
           reading_, std::min<std::size_t>(limits_.read_bytes, grant_.chunks[chunk_].memory.length));
-      auto landing = queue_.endpoint().make_landing(size);
+      auto landing = queue_.landings().take(queue_.endpoint(), size);
       if (!landing) return landing.error();
       landing_ = std::move(*landing);
     }
@@ -264,7 +264,7 @@ void Reader::read_ahead(Bytes landed) {
   if (end == 0 || left < landed.size() / 2 || next >= Offset(bound().value - 1)) return;
   const auto reading = std::min(left, limits_.read_bytes);
   if (!ahead_.landing || ahead_.landing->bytes().size() < reading) {
-    auto landing = queue_.endpoint().make_landing(landing_->bytes().size());
+    auto landing = queue_.landings().take(queue_.endpoint(), landing_->bytes().size());
     if (!landing || (*landing)->bytes().size() < reading) return;  // one at a time, then
     ahead_.landing = std::move(*landing);
   }
@@ -428,20 +428,27 @@ Clock::TimePoint Reader::read_deadline() const {
   return std::min(queue_.clock().now() + limits_.read_timeout, grant_.deadline);
 }
 
-/// Leaves nothing in the landing that could pass for a batch: the headers of what was found, and all that was not.
-void Reader::wipe_landing() {
-  if (landing_ && landed_ > 0) {
-    const auto bytes = landing_->bytes();
-    std::uint32_t known = 0;
-    for (const auto batch : batches_) {
-      if (batch.data() != bytes.data() + known) break;
-      std::memset(bytes.data() + known, 0, kafka::batch_header_bytes);
-      known += static_cast<std::uint32_t>(batch.size());
-    }
-    if (known < landed_) std::memset(bytes.data() + known, 0, landed_ - known);
+/// Bytes at the front of the landing that are whole checked batches.
+std::uint32_t Reader::checked() const {
+  std::uint32_t known = 0;
+  for (const auto batch : batches_) {
+    if (batch.data() != landing_->bytes().data() + known) break;
+    known += static_cast<std::uint32_t>(batch.size());
   }
+  return known;
+}
+
+void Reader::wipe_landing() {
+  if (landing_ && landed_ > 0) Landings::wipe(landing_->bytes(), checked(), landed_);
   landed_ = 0;
   batches_.clear();
+}
+
+std::shared_ptr<const void> Reader::keep() {
+  if (!landing_ || batches_.empty() || delivered_bytes_ < landing_->bytes().size() / 2) return nullptr;
+  auto kept = queue_.landings().lend(landing_, checked(), landed_);
+  if (kept) landed_ = 0;
+  return kept;
 }
 
 void Reader::drop_pending() {

@@ -10,6 +10,7 @@
 #include "transport/base/bytes.h"
 #include "transport/base/clock.h"
 #include "transport/onesided/grant.h"
+#include "transport/onesided/landings.h"
 #include "transport/onesided/slot.h"
 #include "transport/rdma/provider.h"
 
@@ -55,6 +56,7 @@ class ReadQueue {
   ReadQueue& operator=(const ReadQueue&) = delete;
 
   [[nodiscard]] rdma::Endpoint& endpoint() { return *endpoint_; }
+  [[nodiscard]] Landings& landings() { return landings_; }
   [[nodiscard]] const Clock& clock() const { return clock_; }
   /// The fault that ended the endpoint, if one did.
   [[nodiscard]] std::optional<rdma::Fault> broken() const { return broken_; }
@@ -84,6 +86,7 @@ class ReadQueue {
   void break_with(rdma::Fault fault);
 
   std::unique_ptr<rdma::Endpoint> endpoint_;
+  Landings landings_;
   const Clock& clock_;
   std::optional<rdma::Fault> broken_{};
   std::array<Entry, tickets_max> entries_{};
@@ -121,6 +124,10 @@ class Reader {
   ///   chunk_revoked         bytes or slot stayed wrong over all retries: new grant
   ///   outcome reconnect     the endpoint is finished: a new one, and a new grant
   [[nodiscard]] rdma::Result<Delivery> read();
+  /// Keeps the memory of the batches just delivered beyond the next call, while the handle lives; they need not be
+  /// copied then. Null: copy them (over a mapper they lie in the broker's memory, a few bytes are not worth a landing,
+  /// or much is kept already).
+  [[nodiscard]] std::shared_ptr<const void> keep();
 
   [[nodiscard]] kafka::Offset position() const { return position_; }
   [[nodiscard]] Clock::TimePoint deadline() const { return grant_.deadline; }
@@ -148,6 +155,7 @@ class Reader {
   void read_ahead(Bytes landed);
   [[nodiscard]] bool take_ahead();
   void drop_ahead();
+  [[nodiscard]] std::uint32_t checked() const;
   void wipe_landing();
   void drop_pending();
 

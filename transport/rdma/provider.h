@@ -158,7 +158,7 @@ struct Completion {
 };
 
 /// Memory that READs may land in, registered with the device where that is needed. Freed memory is the endpoint's until
-/// no READ into it is pending.
+/// no READ into it is pending. May outlive the endpoint; its end must not run beside a call of the endpoint.
 class Landing {
  public:
   virtual ~Landing() = default;

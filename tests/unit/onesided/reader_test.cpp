@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <thread>
 
 #include "tests/conformance/support/pair.h"
 #include "transport/kafka/record_batch.h"
@@ -339,6 +340,70 @@ TEST_P(ReadsAhead, AreNothingToALeaseThatRanOut) {
   EXPECT_EQ(read().error(), Fault::lease_expired);
   ASSERT_TRUE(reader_->adopt(long_grant(), at));
   expect_all_from(at.value);
+}
+
+/// What was kept stays as it was, whatever is read afterwards, and when the connection is gone too.
+TEST_P(ReadsAhead, LeaveAloneWhatTheCallerKeeps) {
+  struct Kept {
+    std::shared_ptr<const void> memory;
+    std::vector<Bytes> batches;
+  };
+  std::vector<Kept> kept;
+  ASSERT_TRUE(reader_->adopt(long_grant(), kafka::Offset(0)));
+  for (int round = 0; round < 3; ++round) {
+    reader_->seek(kafka::Offset(0));
+    for (auto got = read(); got && !got->at_tail; got = read())
+      if (auto memory = reader_->keep()) kept.push_back({memory, {got->batches.begin(), got->batches.end()}});
+    if (round == 1) kept.erase(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(kept.size() / 2));
+  }
+  EXPECT_GE(kept.size(), 2 * (length_ / 4096 - 1));
+  reader_.reset();
+  queue_.reset();
+  std::vector<std::thread> others;
+  for (const auto& one : kept)
+    for (const auto bytes : one.batches) {
+      const auto batch = kafka::RecordBatchView::parse(bytes);
+      ASSERT_TRUE(batch && batch->crc_valid());
+    }
+  for (auto& one : kept) others.emplace_back([mine = std::move(one.memory)]() mutable { mine.reset(); });
+  for (auto& one : others) one.join();
+}
+
+TEST_P(ReadsAhead, NeverMeetOldBatchesInALandingThatCameBack) {
+  ASSERT_TRUE(reader_->adopt(long_grant(), kafka::Offset(0)));
+  for (int round = 0; round < 5; ++round) {
+    reader_->seek(kafka::Offset(0));
+    ASSERT_TRUE(read());
+    const auto memory = reader_->keep();
+    ASSERT_TRUE(memory);
+    reader_->seek(kafka::Offset(0));
+    ASSERT_TRUE(read());
+    const auto more = reader_->keep();
+    ASSERT_TRUE(more);
+  }
+  reader_->seek(kafka::Offset(0));
+  // The next READ says "success" and delivers nothing: whichever landing it went to, no batch of before is in it.
+  const auto next = faults_->script.reads() + 1;
+  faults_->script.on_read(next).deliver_only = 0;
+  EXPECT_EQ(read().error(), Fault::batch_check_failed);
+}
+
+TEST_P(ReadsAhead, AreCopiedWhereMuchIsKeptAlready) {
+  ReaderLimits limits;
+  limits.read_bytes = 8U << 20;
+  Landings landings;
+  std::vector<std::shared_ptr<const void>> lent;
+  for (std::size_t bytes = 0; bytes < Landings::lent_bytes_max; bytes += limits.read_bytes) {
+    auto one = landings.take(queue_->endpoint(), limits.read_bytes).value();
+    lent.push_back(landings.lend(one, 0, 0));
+    ASSERT_TRUE(lent.back());
+    EXPECT_FALSE(one);
+  }
+  auto one = landings.take(queue_->endpoint(), limits.read_bytes).value();
+  EXPECT_FALSE(landings.lend(one, 0, 0));
+  EXPECT_TRUE(one);
+  lent.pop_back();
+  EXPECT_TRUE(landings.lend(one, 0, 0));
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, ReadsAhead, ::testing::Values("memory"),

@@ -181,6 +181,7 @@ class Consumer::Impl {
                                                      const onesided::Delivery& got);
   [[nodiscard]] Progress after_fault(core::Assigned& one, rdma::Fault fault);  // lock held
   void wait_for_news(Clock::TimePoint deadline);
+  [[nodiscard]] bool wait_for_reads();
   void run_rebalances();
   void run_commit_callbacks();
   void auto_commit_if_due();

@@ -1,5 +1,8 @@
 // The program's thread: whose turn it is, batches that were fetched, one-sided reads, rebalances.
+#include <poll.h>
+
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <thread>
 
@@ -44,6 +47,10 @@ bool AbortedFilter::passes(const kafka::RecordBatchView& batch) {
 namespace {
 /// How long the end of a partition is looked at before the broker is asked to tell: about what asking costs.
 constexpr auto tail_spin = std::chrono::microseconds(50);
+/// How long READs under way are polled for before their completion is waited for: some waits and wakes would take as
+/// long. What else there may be to do is looked at every millisecond.
+constexpr auto read_spin = std::chrono::microseconds(50);
+constexpr int read_wait_ms = 1;
 }  // namespace
 
 Result<std::span<const RecordBatch>> Consumer::Impl::poll(Milliseconds timeout) {
@@ -54,6 +61,7 @@ Result<std::span<const RecordBatch>> Consumer::Impl::poll(Milliseconds timeout) 
   last_poll_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   const auto deadline = now + std::max(timeout, Milliseconds(0));
   auto_commit_if_due();
+  auto spin_until = now + read_spin;
   while (true) {
     run_commit_callbacks();
     run_rebalances();
@@ -61,10 +69,11 @@ Result<std::span<const RecordBatch>> Consumer::Impl::poll(Milliseconds timeout) 
     if (!progress) return progress.error();
     if (*progress == Progress::batches) return std::span<const RecordBatch>(batches_);
     if (clock.now() >= deadline) return std::span<const RecordBatch>();
-    if (*progress == Progress::soon) {
-      std::this_thread::yield();
-    } else {
+    if (*progress == Progress::nothing) {
       wait_for_news(deadline);
+      spin_until = clock.now() + read_spin;
+    } else if (clock.now() < spin_until || !wait_for_reads()) {
+      std::this_thread::yield();
     }
     last_poll_.store(clock.now().time_since_epoch().count(), std::memory_order_relaxed);
   }
@@ -86,6 +95,26 @@ void Consumer::Impl::wait_for_news(Clock::TimePoint deadline) {
   // Not for ever: positions are committed and max.poll.interval.ms is kept while we wait.
   ready_.wait_for(lock, std::min<Clock::Duration>(left, Milliseconds(500)),
                   [this] { return news_ || interrupted_ || !rebalances_.empty() || !commits_done_.empty() || fatal_; });
+}
+
+/// False, at once: nothing to wait for, or no way to.
+bool Consumer::Impl::wait_for_reads() {
+  std::array<pollfd, 16> waited{};
+  std::array<const onesided::ReadQueue*, waited.size()> seen{};
+  nfds_t count = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto* one : order_) {
+      if (!one->read || !one->read->reader) continue;
+      auto* const queue = one->read->session->queue.get();
+      if (!queue->reading() || std::find(seen.begin(), seen.begin() + count, queue) != seen.begin() + count) continue;
+      const int descriptor = count < waited.size() ? queue->arm() : -1;
+      if (descriptor < 0) return false;
+      seen[count] = queue;
+      waited[count++] = {descriptor, POLLIN, 0};
+    }
+  }
+  return count > 0 && ::poll(waited.data(), count, read_wait_ms) >= 0;
 }
 
 Result<Consumer::Impl::Progress> Consumer::Impl::poll_once() {

@@ -2,6 +2,7 @@
 // declaration is checked: such a test is skipped with the reason, and the number of skips is part of the suite.
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/resource.h>
 
 #include <set>
@@ -324,6 +325,33 @@ TEST_P(Conformance, CloseIsFinalAndMayBeRepeated) {
   std::array<Completion, 1> none;
   EXPECT_TRUE(pair_.endpoint->poll(none).has_error());
   EXPECT_TRUE(Pair::soon([&] { return pair_.listener->connections() == 0; }));
+}
+
+/// A reader may sleep between a READ and its completion, and while a peer dies.
+TEST_P(Conformance, WhatItArmsWakesAWaiterForACompletionAndForTheEnd) {
+  auto& endpoint = *pair_.endpoint;
+  if (endpoint.arm() < 0) GTEST_SKIP() << GetParam().name << " declares: has nothing to wait on";
+  auto landing = endpoint.make_landing(4096).value();
+  std::array<Completion, 1> one;
+  for (std::uint64_t round = 0; round < 50; ++round) {
+    const ReadRequest request{*pair_.region->remote().sub(0, 4096), landing->bytes(), round};
+    ASSERT_TRUE(endpoint.post_reads(std::span(&request, 1)));
+    for (int waits = 0;; ++waits) {
+      ASSERT_LT(waits, 10) << "woken for nothing";
+      pollfd ready{endpoint.arm(), POLLIN, 0};
+      const auto got = endpoint.poll(one);
+      ASSERT_TRUE(got);
+      if (*got == 1) break;
+      ASSERT_EQ(::poll(&ready, 1, 10000), 1) << "round " << round;
+    }
+    EXPECT_EQ(one[0].id, round);
+    EXPECT_FALSE(one[0].fault);
+  }
+  pollfd ready{endpoint.arm(), POLLIN, 0};
+  ASSERT_EQ(*endpoint.poll(one), 0U);
+  EXPECT_EQ(::poll(&ready, 1, 0), 0) << "nothing has come";
+  pair_.listener->disconnect(1);
+  EXPECT_EQ(::poll(&ready, 1, 10000), 1);
 }
 
 TEST_P(Conformance, ALandingOutlivesItsEndpointWithWhatLandedInIt) {

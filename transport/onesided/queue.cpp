@@ -41,6 +41,12 @@ bool ReadQueue::poll() {
   }
 }
 
+int ReadQueue::arm() {
+  if (broken_) return -1;
+  const int descriptor = endpoint_->arm();
+  return descriptor < 0 || poll() ? -1 : descriptor;
+}
+
 Result<ReadQueue::Ticket> ReadQueue::post(const rdma::RemoteSpan& from, MutableBytes to, Clock::TimePoint deadline) {
   if (broken_) return *broken_;
   for (std::uint32_t tried = 0; tried < tickets_max; ++tried) {

@@ -62,6 +62,9 @@ class ReadQueue {
   [[nodiscard]] std::optional<rdma::Fault> broken() const { return broken_; }
   /// Takes completions off the endpoint. Never blocks. True if any came.
   bool poll();
+  [[nodiscard]] bool reading() const { return in_flight_ > 0; }
+  /// The endpoint's `arm`, unless completions have come since: then -1.
+  [[nodiscard]] int arm();
   /// Ends the endpoint: pending READs are flushed. Readers answer qp_in_error from then on.
   void close();
 

@@ -191,6 +191,10 @@ class Endpoint {
   /// Takes completions; gives how many, maybe 0. Never blocks. READs of one endpoint complete in the order posted.
   /// A dead peer shows here (peer_gone) even with nothing in flight, once all completions have been taken.
   [[nodiscard]] virtual Result<std::size_t> poll(std::span<Completion> into) = 0;
+  /// For waiting without a spinning core: a descriptor, the endpoint's, that is readable once a READ completes or the
+  /// connection fails after this call. Poll once more between it and the wait: what had completed before need not show.
+  /// -1: there is none, only `poll` tells.
+  [[nodiscard]] virtual int arm() { return -1; }
   /// Null unless caps().maps_remote.
   [[nodiscard]] virtual Mapper* mapper() { return nullptr; }
   /// No more READs; pending ones are dropped, and no Landing is written once it returned. `poll` answers a fault.

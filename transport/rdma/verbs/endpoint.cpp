@@ -2,7 +2,9 @@
 // what may be outstanding, and completions come in the order posted. rdma_cm's events are looked at beside completions,
 // for a READ that was under way when the broker died ends by itself only after all its retries.
 #include <endian.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 
 #include "transport/base/fork_guard.h"
 #include "transport/base/log.h"
+#include "transport/base/unique_fd.h"
 #include "transport/rdma/verbs/ends.h"
 
 namespace ciuic::rdma::verbs {
@@ -111,6 +114,7 @@ class VerbsEndpoint final : public Endpoint {
   Result<std::unique_ptr<Landing>> make_landing(std::size_t bytes) override;
   Result<std::size_t> post_reads(std::span<const ReadRequest> batch) override;
   Result<std::size_t> poll(std::span<Completion> into) override;
+  int arm() override;
   void close() override;
 
  private:
@@ -135,7 +139,9 @@ class VerbsEndpoint final : public Endpoint {
   Owned<rdma_event_channel> channel_;
   Owned<ibv_pd> domain_;
   std::shared_ptr<Places> places_ = std::make_shared<Places>();
+  Owned<ibv_comp_channel> signals_;
   Owned<ibv_cq> completions_;
+  UniqueFd news_;  // readable when signals_ or channel_ is
   Owned<rdma_cm_id> id_;
   std::uint32_t rail_ = 0;
   std::optional<Fault> broken_{};
@@ -155,6 +161,7 @@ VerbsEndpoint::~VerbsEndpoint() {
     // The parent's objects: ending them here would end them there.
     (void)id_.release();
     (void)completions_.release();
+    (void)signals_.release();
     (void)domain_.release();
     (void)channel_.release();
     return;
@@ -205,9 +212,19 @@ Result<void> VerbsEndpoint::make_queue_pair() {
   domain_ = Owned<ibv_pd>(library_.ibv_alloc_pd(context), Closer{&library_});
   if (!domain_) return fault_of(errno);
   const auto length = verbs_caps().reads_outstanding_max;
-  completions_ = Owned<ibv_cq>(library_.ibv_create_cq(context, static_cast<int>(length) + 1, nullptr, nullptr, 0),
-                               Closer{&library_});
+  signals_ = Owned<ibv_comp_channel>(library_.ibv_create_comp_channel(context), Closer{&library_});
+  if (!signals_) return fault_of(errno);
+  completions_ = Owned<ibv_cq>(
+      library_.ibv_create_cq(context, static_cast<int>(length) + 1, nullptr, signals_.get(), 0), Closer{&library_});
   if (!completions_) return fault_of(errno);
+  news_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  for (const int each : {signals_->fd, channel_->fd}) {
+    epoll_event wanted_event{};
+    wanted_event.events = EPOLLIN;
+    if (::fcntl(each, F_SETFL, ::fcntl(each, F_GETFL) | O_NONBLOCK) != 0 ||
+        ::epoll_ctl(news_.get(), EPOLL_CTL_ADD, each, &wanted_event) != 0)
+      return fault_of(errno);
+  }
   ibv_qp_init_attr wanted{};
   wanted.send_cq = wanted.recv_cq = completions_.get();
   wanted.qp_type = IBV_QPT_RC;
@@ -451,6 +468,14 @@ Result<std::size_t> VerbsEndpoint::poll(std::span<Completion> into) {
   if (broken_ && (outstanding() == 0 || !id_)) return *broken_;
   tell();
   return count;
+}
+
+int VerbsEndpoint::arm() {
+  if (fork_.in_child() || broken_ || !completions_) return -1;
+  ibv_cq* queue = nullptr;
+  void* context = nullptr;
+  while (library_.ibv_get_cq_event(signals_.get(), &queue, &context) == 0) library_.ibv_ack_cq_events(queue, 1);
+  return ibv_req_notify_cq(completions_.get(), 0) == 0 ? news_.get() : -1;
 }
 
 void VerbsEndpoint::look_at_events() {

@@ -14,9 +14,9 @@
 #include "tests/conformance/support/providers.h"
 #include "tests/fuzz/support/input.h"
 #include "transport/base/log.h"
+#include "transport/rdma/address.h"
 #include "transport/rdma/shm/protocol.h"
 #include "transport/rdma/shm/shm.h"
-#include "transport/rdma/verbs/objects.h"
 #include "transport/rdma/verbs/protocol.h"
 
 using namespace ciuic;
@@ -47,9 +47,9 @@ void messages(Input input) {
        (bytes.size() >= sizeof(verbs::Welcome)));
   must(verbs::parse<verbs::Hello>(nullptr, sizeof(verbs::Hello)) == std::nullopt);
   (void)rdma::Token::from(bytes);
-  if (const auto all = verbs::parse_addresses(as_text(bytes))) {
+  if (const auto all = rdma::parse_addresses(as_text(bytes))) {
     must(!all->empty());
-    for (auto address : *all) must(verbs::Address::parse(address.text()).has_value());
+    for (auto address : *all) must(rdma::Address::parse(address.text()).has_value());
   }
 }
 

@@ -45,7 +45,7 @@ Finding providers() {
     if (!detail.empty()) detail += ", ";
     detail += fmt::format("{} ({})", factory.name, made ? std::string_view("works") : rdma::name(made.error()));
     works += made ? 1 : 0;
-    across_hosts = across_hosts || (made && factory.name != "shm" && factory.name != "memory");
+    across_hosts = across_hosts || (made && (*made)->crosses_hosts() && (*made)->caps().enforces_read_only);
   }
   if (works == 0) return {"providers", State::missing, detail, "without one, readers use Fetch over TCP"};
   return {"providers", across_hosts ? State::good : State::hint, detail,

@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "tools/ciuic/finding.h"
+#include "transport/rdma/ofi/ofi.h"
 #include "transport/rdma/verbs/verbs.h"
 
 namespace ciuic::tool {
@@ -84,6 +85,24 @@ Finding libraries() {
       "rdma-core", both ? State::good : State::hint,
       both ? verbs + ", " + connections : "libibverbs or librdmacm is not on this host",
       both ? "" : "install rdma-core with librdmacm1 and ibverbs-providers; without it readers of other hosts use TCP"};
+}
+
+/// What `ofi` would read by, and what that is known to enforce.
+Finding libfabric() {
+  const auto found = rdma::look_at_ofi();
+  if (!found)
+    return {"libfabric", State::hint, "not on this host",
+            "install libfabric1 where onesided.providers names ofi; verbs and shm do without"};
+  std::vector<std::string> words;
+  for (const auto& [name, text] : found->usable) words.push_back(name + ": " + text);
+  const auto file = library_file("libfabric.so.1");
+  if (words.empty())
+    return {"libfabric", State::hint,
+            fmt::format("{} ({}), and none of its providers that we use", file, found->version),
+            "is FI_PROVIDER set in the environment to something else than verbs or tcp?"};
+  return {
+      "libfabric", State::good, fmt::format("{} ({}); {}", file, found->version, joined(words)),
+      found->usable.front().name == "tcp" ? "a broker offers ofi over TCP with rdma.trusted.readers=true only" : ""};
 }
 
 /// What a broker with an empty onesided.listen offers, and a reader here connects from.
@@ -203,7 +222,7 @@ Finding iommu() {
 }  // namespace
 
 std::vector<Finding> fabric_findings() {
-  std::vector<Finding> all{ports()};
+  std::vector<Finding> all{ports(), libfabric()};
   // The rest only says something where there is a device.
   if (entries(devices_folder).empty()) return all;
   for (auto* const look : {device_files, libraries, addresses, gids, frame_size, counters, gpus, iommu})

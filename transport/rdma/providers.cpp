@@ -6,6 +6,7 @@
 #include <string>
 
 #include "transport/rdma/memory/memory.h"
+#include "transport/rdma/ofi/ofi.h"
 #include "transport/rdma/registry.h"
 #include "transport/rdma/shm/shm.h"
 #include "transport/rdma/verbs/verbs.h"
@@ -17,6 +18,8 @@ namespace {
 constexpr std::array factories{
     ProviderFactory{"verbs", "InfiniBand, RoCE, iWARP: the network card reads broker memory",
                     [](const Clock& clock) { return make_verbs_provider(clock); }},
+    ProviderFactory{"ofi", "libfabric: its verbs, or TCP for readers that are trusted",
+                    [](const Clock& clock) { return make_ofi_provider(clock); }, true},
     ProviderFactory{"shm", "same host: broker memory mapped read-only, zero copy",
                     [](const Clock& clock) -> Result<std::shared_ptr<Provider>> { return make_shm_provider(clock); }},
     ProviderFactory{"memory", "same process: the reference, for tests and embedding",

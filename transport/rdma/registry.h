@@ -14,6 +14,8 @@ struct ProviderFactory {
   std::string_view name;
   std::string_view summary;  ///< for `ciuic doctor` and docs
   Result<std::shared_ptr<Provider>> (*make)(const Clock& clock);
+  /// `make` takes a fraction of a second: not on an event loop, and not before it is known that the other side has it.
+  bool loads_slowly = false;
 };
 
 /// All of this build, best for a client on another host first.

@@ -36,7 +36,7 @@ class Attacker {
   }
   /// Sends the connection request and does not wait for what comes of it.
   bool ask(const std::string& address, Bytes data, std::uint8_t depth = 1) {
-    auto to = rdma::verbs::Address::parse(address);
+    auto to = rdma::Address::parse(address);
     id_ = rdma::verbs::make_id(*library_, *channel_).value();
     if (library_->rdma_resolve_addr(id_.get(), nullptr, to->get(), 2000) != 0) return false;
     if (next() != RDMA_CM_EVENT_ADDR_RESOLVED) return false;

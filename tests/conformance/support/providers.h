@@ -11,6 +11,7 @@
 
 #include "tests/conformance/support/faulty_provider.h"
 #include "transport/rdma/memory/memory.h"
+#include "transport/rdma/ofi/ofi.h"
 #include "transport/rdma/registry.h"
 
 namespace ciuic::testing {
@@ -24,6 +25,10 @@ struct Subject {
   /// Soft-iWARP: a refusal flushes the reader and says no reason, queue pairs' rights are not enforced, a READ under
   /// way goes on after deregistration, and its library makes no sixteenth queue pair.
   bool soft_iwarp = false;
+  /// A READ that the broker's side refuses ends flushed, and says no reason.
+  bool silent_refusals = false;
+  /// For readers that are trusted: it declares that a hostile one could write.
+  bool trusted_readers = false;
 };
 /// As a test's parameter is shown.
 inline void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.name; }
@@ -43,14 +48,22 @@ inline std::vector<Subject> all_subjects() {
          return make_faulty(make_provider("shm", clock).value(), std::make_shared<FaultState>());
        }},
   };
+  // libfabric's TCP works wherever the library is.
+  if (make_ofi_provider(system_clock())) {
+    Subject tcp{"ofi_tcp", [](const Clock& clock) { return make_ofi_provider(clock, "tcp").value(); }, "127.0.0.1:0"};
+    tcp.silent_refusals = tcp.trusted_readers = true;
+    all.push_back(tcp);
+  }
   const char* const here = std::getenv("RDMA_VM_ADDR0");
   const char* const there = std::getenv("RDMA_VM_ADDR1");
   if (here == nullptr || there == nullptr) return all;
   const auto verbs = [](const Clock& clock) { return make_provider("verbs", clock).value(); };
   const char* const device = std::getenv("RDMA_VM");
   const bool soft_iwarp = device != nullptr && std::string_view(device) == "siw";
-  all.push_back({"verbs", verbs, there, "", soft_iwarp});
-  all.push_back({"verbs_wire", verbs, there, here, soft_iwarp});
+  all.push_back({"verbs", verbs, there, "", soft_iwarp, soft_iwarp});
+  all.push_back({"verbs_wire", verbs, there, here, soft_iwarp, soft_iwarp});
+  const auto ofi = [](const Clock& clock) { return make_ofi_provider(clock, "verbs").value(); };
+  if (make_ofi_provider(system_clock())) all.push_back({"ofi_verbs_wire", ofi, there, here, soft_iwarp, soft_iwarp});
   return all;
 }
 

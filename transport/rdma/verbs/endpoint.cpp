@@ -5,19 +5,18 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <map>
 #include <thread>
 #include <vector>
 
 #include "transport/base/fork_guard.h"
 #include "transport/base/log.h"
 #include "transport/base/unique_fd.h"
+#include "transport/rdma/landing_places.h"
 #include "transport/rdma/verbs/ends.h"
 
 namespace ciuic::rdma::verbs {
@@ -36,72 +35,9 @@ constexpr Milliseconds look_interval{1};
 constexpr Milliseconds flush_patience{1000};
 /// Between the READs that try a new iWARP connection.
 constexpr Milliseconds nudge_interval{20};
-constexpr std::size_t page_bytes = 4096;
-constexpr std::size_t huge_page_bytes = 2U << 20;
 
-/// Memory that READs land in. The endpoint's, whoever holds the Landing.
-struct Place {
-  Place(std::byte* memory, std::size_t mapped, std::size_t used) : at(memory), mapped_bytes(mapped), bytes(used) {}
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
-  ~Place() {
-    if (fork.in_child()) {  // the registration is the parent's
-      (void)mr.release();
-      return;
-    }
-    mr.reset();
-    ::munmap(at, mapped_bytes);
-  }
-  std::byte* at;
-  std::size_t mapped_bytes;
-  std::size_t bytes;
-  Owned<ibv_mr> mr{};
-  std::uint32_t pending = 0;  ///< READs into it
-  bool left = false;          ///< its Landing is gone
-  ForkGuard fork{};
-};
-
-/// All places of an endpoint. Outlives it while Landings live.
-class Places {
- public:
-  [[nodiscard]] Place* find(MutableBytes bytes) {
-    const auto after = by_address_.upper_bound(bytes.data());
-    if (after == by_address_.begin()) return nullptr;
-    auto& place = *std::prev(after)->second;
-    const auto at = static_cast<std::size_t>(bytes.data() - place.at);
-    return at <= place.bytes && bytes.size() <= place.bytes - at ? &place : nullptr;
-  }
-  Place& add(std::unique_ptr<Place> place) { return *(by_address_[place->at] = std::move(place)); }
-  void leave(Place& place) {
-    place.left = true;
-    if (place.pending == 0) by_address_.erase(place.at);
-  }
-  void done(Place& place) {
-    if (--place.pending == 0 && place.left) by_address_.erase(place.at);
-  }
-  /// The queue pair is gone: nothing lands any more. Registrations end, for their protection domain will.
-  void end() {
-    std::erase_if(by_address_, [](const auto& one) { return one.second->left; });
-    for (auto& [at, place] : by_address_) {
-      place->mr.reset();
-      place->pending = 0;
-    }
-  }
-
- private:
-  std::map<const std::byte*, std::unique_ptr<Place>> by_address_;
-};
-
-class VerbsLanding final : public Landing {
- public:
-  VerbsLanding(std::shared_ptr<Places> places, Place& place) : places_(std::move(places)), place_(place) {}
-  ~VerbsLanding() override { places_->leave(place_); }
-  MutableBytes bytes() override { return {place_.at, place_.bytes}; }
-
- private:
-  std::shared_ptr<Places> places_;
-  Place& place_;
-};
+using Places = LandingPlaces<Owned<ibv_mr>>;
+using Place = Places::Place;
 
 class VerbsEndpoint final : public Endpoint {
  public:
@@ -323,22 +259,16 @@ Fault VerbsEndpoint::break_with(Fault fault) {
 
 Result<std::unique_ptr<Landing>> VerbsEndpoint::make_landing(std::size_t bytes) {
   if (const auto fault = refuse_if_over()) return *fault;
-  const bool huge = bytes >= huge_page_bytes;
-  const auto unit = huge ? huge_page_bytes : page_bytes;
-  const auto mapped = (std::max<std::size_t>(bytes, 1) + unit - 1) / unit * unit;
-  void* at = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) return Fault::resources_exhausted;
-  auto place = std::make_unique<Place>(static_cast<std::byte*>(at), mapped, bytes);
-  if (huge) ::madvise(at, mapped, MADV_HUGEPAGE);
+  auto place = Place::make(bytes);
+  if (!place) return Fault::resources_exhausted;
   // Relaxed ordering costs nothing here: bytes are looked at only behind their completion, and checked.
   unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING;
   // iWARP's READ response is a tagged message, for which the sink must be open (RFC 5040, section 5.2).
   if (iwarp()) access |= IBV_ACCESS_REMOTE_WRITE;
-  auto mr = register_memory(library_, *domain_, place->at, mapped, access);
+  auto mr = register_memory(library_, *domain_, place->at, place->mapped_bytes, access);
   if (!mr) return mr.error();
-  place->mr = std::move(*mr);
-  auto& kept = places_->add(std::move(place));
-  return std::unique_ptr<Landing>(std::make_unique<VerbsLanding>(places_, kept));
+  place->registration = std::move(*mr);
+  return places_->add(std::move(place));
 }
 
 Result<std::size_t> VerbsEndpoint::post_reads(std::span<const ReadRequest> batch) {
@@ -364,7 +294,7 @@ Result<std::size_t> VerbsEndpoint::post_reads(std::span<const ReadRequest> batch
       reads_[number % reads_.size()] = {request.id, place};
       auto& piece = pieces[i];
       piece = {reinterpret_cast<std::uintptr_t>(request.to.data()), request.from.length,
-               place != nullptr ? place->mr->lkey : 0};
+               place != nullptr ? place->registration->lkey : 0};
       auto& one = work[i];
       one = {};
       one.wr_id = number;

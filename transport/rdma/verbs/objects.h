@@ -1,17 +1,14 @@
 #pragma once
-#include <sys/socket.h>
-
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "transport/base/bytes.h"
+#include "transport/rdma/address.h"
 #include "transport/rdma/verbs/library.h"
 
-/// rdma_cm's and verbs' objects as owned values, addresses and events as plain ones.
+/// rdma_cm's and verbs' objects as owned values, events as plain ones.
 namespace ciuic::rdma::verbs {
 
 /// Ends whatever it is given. A queue pair goes with its id.
@@ -29,22 +26,6 @@ struct Closer {
 };
 template <class T>
 using Owned = std::unique_ptr<T, Closer>;
-
-/// An IPv4 or IPv6 address with a port.
-struct Address {
-  sockaddr_storage storage{};
-  [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-  [[nodiscard]] std::string text() const;
-  void set_port(std::uint16_t port);
-
-  /// `10.0.0.1:7471`, `[fd00::1]:7471`; without a port: port 0. Nothing: neither.
-  [[nodiscard]] static std::optional<Address> parse(std::string_view text);
-};
-/// Comma-separated; nothing if one of them is none, or there is none at all.
-[[nodiscard]] std::optional<std::vector<Address>> parse_addresses(std::string_view text);
-
-/// Addresses of interfaces that are up, IPv4 first; no loopback, no link-local ones. Port 0.
-[[nodiscard]] std::vector<Address> host_addresses();
 
 struct Event {
   rdma_cm_event_type type{};

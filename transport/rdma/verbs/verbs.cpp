@@ -53,7 +53,7 @@ Result<std::vector<VerbsAddress>> verbs_addresses() {
   const auto channel = verbs::make_channel(**library);
   if (!channel) return channel.error();
   std::vector<VerbsAddress> found;
-  for (auto address : verbs::host_addresses()) {
+  for (auto address : host_addresses()) {
     const auto id = verbs::make_id(**library, **channel);
     if (!id) return id.error();
     if ((*library)->rdma_bind_addr(id->get(), address.get()) != 0 || (*id)->verbs == nullptr) continue;

@@ -1,0 +1,80 @@
+#pragma once
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_rma.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "transport/base/bytes.h"
+#include "transport/rdma/address.h"
+#include "transport/rdma/ofi/kinds.h"
+#include "transport/rdma/ofi/library.h"
+
+/// libfabric's objects as owned values, its events as plain ones.
+namespace ciuic::rdma::ofi {
+
+struct Closer {
+  template <class Object>
+  void operator()(Object* object) const {
+    (void)fi_close(&object->fid);
+  }
+};
+template <class T>
+using Owned = std::unique_ptr<T, Closer>;
+
+struct InfoCloser {
+  const Library* library = nullptr;
+  void operator()(fi_info* info) const { library->fi_freeinfo(info); }
+};
+using Info = std::unique_ptr<fi_info, InfoCloser>;
+
+/// A network interface as one provider of libfabric has it. What is opened on it ends before it.
+struct Device {
+  const Library& library;
+  const Kind& kind;
+  Info info;
+  Owned<fid_fabric> fabric;
+};
+
+enum class Side : std::uint8_t { listening, connecting };
+/// The device for an address of ours, or that leads to the address. Errors: no_device, address_unreachable,
+/// resources_exhausted.
+[[nodiscard]] Result<std::shared_ptr<const Device>> open_device(const Library& library, const Kind& kind, Side side,
+                                                                Address address, const std::optional<Address>& source);
+/// Whether the host has anything for it.
+[[nodiscard]] bool is_usable(const Library& library, const Kind& kind);
+
+[[nodiscard]] Result<Owned<fid_domain>> open_domain(const Device& device);
+/// With a descriptor to wait on.
+[[nodiscard]] Result<Owned<fid_eq>> open_event_queue(const Device& device);
+[[nodiscard]] Result<Owned<fid_cq>> open_completions(fid_domain& domain, std::size_t length, bool with_descriptor);
+/// Enabled, its events by `events`, its completions by `completions`.
+[[nodiscard]] Result<Owned<fid_ep>> open_endpoint(fid_domain& domain, fi_info& info, fid_eq& events,
+                                                  fid_cq& completions);
+/// The descriptor of a queue that has one; -1: none.
+[[nodiscard]] int descriptor_of(fid& queue);
+
+struct Event {
+  std::uint32_t type = 0;  ///< FI_CONNREQ, FI_CONNECTED, FI_SHUTDOWN; 0: `error` says what ended
+  fid_t object = nullptr;
+  int error = 0;
+  Info info;    ///< of FI_CONNREQ
+  Buffer data;  ///< what the other side said
+};
+/// The next one; nothing if there is none now.
+[[nodiscard]] std::optional<Event> next_event(const Library& library, fid_eq& events);
+
+/// Registers for READs from afar, or for what lands here. Errors: memlock_limit, not_registrable, device_lost,
+/// resources_exhausted.
+enum class Use : std::uint8_t { exposed, landing };
+[[nodiscard]] Result<Owned<fid_mr>> register_memory(const Device& device, fid_domain& domain, Bytes memory, Use use);
+
+/// What a failed call's error means; with either sign.
+[[nodiscard]] Fault fault_of(int error);
+
+}  // namespace ciuic::rdma::ofi

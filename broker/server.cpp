@@ -68,6 +68,7 @@ ExposureSettings exposure_settings(const BrokerConfig& config) {
   settings.enabled = config.onesided_enable;
   settings.providers = config.onesided_providers;
   settings.listen = config.onesided_listen;
+  settings.trusted_readers = config.rdma_trusted_readers;
   settings.runtime_dir =
       config.onesided_runtime_dir.empty() ? config.log_dirs.front() + "/onesided" : config.onesided_runtime_dir;
   settings.socket_mode = static_cast<std::uint32_t>(std::stoul(config.onesided_socket_mode, nullptr, 8));

@@ -30,6 +30,16 @@ rdma::SessionId random_id() {
   return id;
 }
 
+/// In words, for the log; empty: nothing that a hostile reader of another host could use.
+std::string not_enforced(const rdma::Caps& caps) {
+  std::string words;
+  for (const auto& [enforced, what] : {std::pair{caps.enforces_bounds, "the bounds of granted memory"},
+                                       std::pair{caps.enforces_read_only, "that memory is only read"},
+                                       std::pair{caps.enforces_revocation, "the end of a grant"}})
+    if (!enforced) words += (words.empty() ? "" : ", ") + std::string(what);
+  return words;
+}
+
 }  // namespace
 
 // --- Core ---
@@ -62,6 +72,19 @@ Exposure::Core::Core(Parts parts)
       log::line(level, "exposure", "provider left out name={}: {}; {}", provider->name(), rdma::text(listener.error()),
                 rdma::remedy(listener.error()));
       continue;
+    }
+    const auto lacks = not_enforced(provider->caps());
+    if (provider->crosses_hosts() && !lacks.empty()) {
+      if (!settings.trusted_readers) {
+        log::error("exposure",
+                   "provider left out name={}: at {} it does not enforce {} against a hostile reader; set "
+                   "rdma.trusted.readers=true if everybody who may read by it is trusted, or take it out of "
+                   "onesided.providers",
+                   provider->name(), (*listener)->address(), lacks);
+        continue;
+      }
+      log::warn("exposure", "readers are trusted provider={} address={} not_enforced=\"{}\"", provider->name(),
+                (*listener)->address(), lacks);
     }
     log::info("exposure", "one-sided readers welcome provider={} address={}", provider->name(), (*listener)->address());
     listening.push_back({std::move(provider), std::move(*listener)});

@@ -35,6 +35,7 @@ struct ExposureSettings {
   bool enabled = true;                            ///< `onesided.enable`
   std::vector<std::string> providers{"shm"};      ///< `onesided.providers`, best first
   std::string listen{};                           ///< `onesided.listen`: for providers that cross hosts
+  bool trusted_readers = false;                   ///< `rdma.trusted.readers`
   std::string runtime_dir{};                      ///< `onesided.runtime.dir`: for the shm socket
   std::uint32_t socket_mode = 0660;               ///< `onesided.shm.socket.mode`
   std::int32_t lease_ms = 10'000;                 ///< `onesided.lease.ms`
@@ -132,8 +133,9 @@ class Exposure final : public LogObserver {
   template <class Response>
   using Done = std::function<void(Response)>;
 
-  /// Listens with every provider; one that cannot is warned of and left out. Never fails: without providers every
-  /// Connect is refused and says why.
+  /// Listens with every provider; one that cannot is warned of and left out, and so is one for other hosts that does
+  /// not enforce what a hostile reader could break, unless `settings.trusted_readers`. Never fails: without providers
+  /// every Connect is refused and says why.
   explicit Exposure(Parts parts);
   ~Exposure() override;
   Exposure(const Exposure&) = delete;

@@ -56,6 +56,7 @@ struct BrokerConfig {
   bool onesided_enable = true;
   std::string onesided_listen;
   std::vector<std::string> onesided_providers;
+  bool rdma_trusted_readers = false;
   std::int32_t onesided_lease_ms = 0;
   std::string onesided_runtime_dir;
   std::string onesided_socket_mode;  // octal

@@ -27,6 +27,7 @@ constexpr auto failed_for = std::chrono::seconds(1);
 constexpr auto memory_short_for = std::chrono::seconds(1);
 
 struct Dialled {
+  std::shared_ptr<rdma::Provider> provider{};
   std::unique_ptr<rdma::Endpoint> endpoint{};
   std::string why{};
 };
@@ -64,7 +65,7 @@ Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t n
     const std::string provider(factory.name);
     const auto& wanted = settings_.providers;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), provider) == wanted.end()) continue;
-    if (!providers_.contains(provider)) {
+    if (!providers_.contains(provider) && !factory.loads_slowly) {
       auto made = rdma::make_provider(provider, loop_.clock());
       if (!made) {
         why_not += fmt::format("; {}: {}", provider, rdma::text(made.error()));
@@ -76,6 +77,7 @@ Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t n
   }
   if (request.providers.empty())
     co_return failure(Trouble::no_one_sided_path, "this host has no one-sided provider" + why_not);
+  const auto asked_for = request.providers;
   auto answer =
       co_await (*connection)
           ->call<kafka::OneSidedConnectResponse>(std::move(request), Milliseconds(settings_.request_timeout_ms));
@@ -89,12 +91,23 @@ Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t n
   }
   for (auto& offer : body.providers) {
     const auto token = rdma::Token::from(offer.token);
-    const auto provider = providers_.find(offer.name);
-    if (!token || provider == providers_.end()) continue;
-    std::function<Dialled()> dial = [use = provider->second, address = offer.address, token = *token,
+    const auto known = providers_.find(offer.name);
+    const bool asked = std::find(asked_for.begin(), asked_for.end(), offer.name) != asked_for.end();
+    if (!token || !asked) continue;
+    std::function<Dialled()> dial = [known = known == providers_.end() ? nullptr : known->second, name = offer.name,
+                                     &clock = loop_.clock(), address = offer.address, token = *token,
                                      options = rdma::ConnectOptions{.source = settings_.onesided_source}] {
       Dialled out;
-      auto endpoint = use->connect(address, token, options);
+      out.provider = known;
+      if (!out.provider) {
+        auto made = rdma::make_provider(name, clock);
+        if (!made) {
+          out.why = std::string(rdma::text(made.error()));
+          return out;
+        }
+        out.provider = std::move(*made);
+      }
+      auto endpoint = out.provider->connect(address, token, options);
       if (endpoint) {
         out.endpoint = std::move(*endpoint);
       } else {
@@ -103,6 +116,7 @@ Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t n
       return out;
     };
     auto dialled = co_await loop_.offload<Dialled>(std::move(dial));
+    if (dialled.provider) providers_[offer.name] = dialled.provider;
     if (!dialled.endpoint) {
       why_not += fmt::format("; {}: {}", offer.name, dialled.why);
       continue;

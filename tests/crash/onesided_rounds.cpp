@@ -1,5 +1,5 @@
 // Kill and restart of brokers and one-sided readers by seed, while records are produced: each is read once, in order.
-//   onesided_rounds BROKER                       the rounds; CIUIC_ROUNDS, CIUIC_SEED, CIUIC_PROVIDER (shm, verbs)
+//   onesided_rounds BROKER                       the rounds; CIUIC_ROUNDS, CIUIC_SEED, CIUIC_PROVIDER (shm, verbs, ofi)
 //   onesided_rounds read BOOTSTRAP PROVIDER OFFSET…   a reader, started by the above: one line a poll on stdout
 // In the guest of tools/rdma-vm (CIUIC_PROVIDER=verbs) rounds also cut the wire, lose packets and remove the device.
 #include <fcntl.h>
@@ -60,7 +60,7 @@ Config settings(const std::string& bootstrap) { return {{"bootstrap.servers", bo
 int read(const std::string& bootstrap, const std::string& provider, const std::vector<std::int64_t>& from) {
   auto config = settings(bootstrap);
   config.emplace_back("onesided.providers", provider);
-  if (provider == "verbs") config.emplace_back("onesided.source", env("RDMA_VM_ADDR0", ""));
+  if (provider != "shm") config.emplace_back("onesided.source", env("RDMA_VM_ADDR0", ""));
   auto consumer = Consumer::open(config);
   if (!consumer) fail(consumer.error().text);
   std::vector<TopicPartitionOffset> wanted;
@@ -211,8 +211,10 @@ class Rounds {
     for (const std::string& one :
          {"log.dirs=" + folder_ + "/logs", fmt::format("listeners=PLAINTEXT://127.0.0.1:{}", port_),
           fmt::format("num.partitions={}", partitions), std::string("onesided.lease.ms=1500"),
-          "onesided.providers=" + provider_, "onesided.listen=" + env("RDMA_VM_ADDR1", ""),
-          std::string("log.segment.bytes=1048576"), std::string("log.memory.bytes=67108864")}) {
+          "onesided.providers=" + provider_,
+          "onesided.listen=" + env("RDMA_VM_ADDR1", provider_ == "ofi" ? "127.0.0.1" : ""),
+          std::string("rdma.trusted.readers=true"), std::string("log.segment.bytes=1048576"),
+          std::string("log.memory.bytes=67108864")}) {
       words.push_back("--override");
       words.push_back(one);
     }

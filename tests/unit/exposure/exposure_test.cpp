@@ -25,6 +25,31 @@ struct Forward final : LogObserver {
   void layout_changed(Partition& p, LayoutChange change) override { to->layout_changed(p, change); }
 };
 
+/// Another provider's memory, of other properties.
+class Lenient final : public rdma::Provider {
+ public:
+  Lenient(std::shared_ptr<rdma::Provider> inner, rdma::Caps caps, bool crosses_hosts)
+      : inner_(std::move(inner)), caps_(caps), crosses_hosts_(crosses_hosts) {}
+  std::string_view name() const override { return "memory"; }
+  const rdma::Caps& caps() const override { return caps_; }
+  bool crosses_hosts() const override { return crosses_hosts_; }
+  rdma::Result<std::shared_ptr<rdma::Domain>> open_domain(std::string principal) override {
+    return inner_->open_domain(std::move(principal));
+  }
+  rdma::Result<std::unique_ptr<rdma::Listener>> listen(const rdma::ListenOptions& options) override {
+    return inner_->listen(options);
+  }
+  rdma::Result<std::unique_ptr<rdma::Endpoint>> connect(const std::string& address, const rdma::Token& token,
+                                                        const rdma::ConnectOptions& options) override {
+    return inner_->connect(address, token, options);
+  }
+
+ private:
+  std::shared_ptr<rdma::Provider> inner_;
+  rdma::Caps caps_;
+  bool crosses_hosts_;
+};
+
 /// Over a provider that registers at once, and over one that pins memory: its registrations run elsewhere, at any time.
 class ExposureTest : public ::testing::TestWithParam<bool> {
  protected:
@@ -224,6 +249,36 @@ TEST_P(ExposureTest, AProviderOfOneHostIsNotOfferedToAnother) {
   EXPECT_EQ(response.error_code, ErrorCode::unsupported_version);
   EXPECT_TRUE(response.providers.empty());
   EXPECT_EQ(exposure_->metrics().sessions.load(), 0);
+}
+
+TEST_P(ExposureTest, AProviderThatHostileReadersCouldBreakIsOfferedToTrustedOnesOnly) {
+  const auto offers = [&](rdma::Caps caps, bool crosses_hosts, bool trusted) {
+    Exposure::Parts parts;
+    parts.settings.trusted_readers = trusted;
+    parts.clock = &world_.clock;
+    parts.home = &world_.executor;
+    parts.executors = {&world_.executor};
+    parts.providers = {std::make_shared<Lenient>(provider_, caps, crosses_hosts)};
+    Exposure exposure(std::move(parts));
+    kafka::OneSidedConnectRequest request;
+    request.providers = {"memory"};
+    request.host_id = rdma::host_id();
+    std::size_t count = 0;
+    exposure.connect({"User:a", 1}, request,
+                     [&](const kafka::OneSidedConnectResponse& response) { count = response.providers.size(); });
+    world_.settle();
+    return count == 1;
+  };
+  const auto whole = provider_->caps();
+  EXPECT_TRUE(offers(whole, true, false));
+  for (const auto one :
+       {&rdma::Caps::enforces_bounds, &rdma::Caps::enforces_read_only, &rdma::Caps::enforces_revocation}) {
+    auto caps = whole;
+    caps.*one = false;
+    EXPECT_FALSE(offers(caps, true, false));
+    EXPECT_TRUE(offers(caps, true, true));
+    EXPECT_TRUE(offers(caps, false, false)) << "who is on this host may, as with shm";
+  }
 }
 
 TEST_P(ExposureTest, ChunksGoBackOnlyWhenLeaseAndLongestReadAreOver) {

@@ -2,13 +2,16 @@
 // and keeps no rule changes nothing, whatever kinds.cpp says of worse ones. TCP is there wherever the library is; verbs
 // needs two devices (tools/rdma-vm/run).
 #include <endian.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <csignal>
 #include <optional>
 #include <thread>
 
 #include "tests/conformance/support/pair.h"
+#include "transport/base/unique_fd.h"
 #include "transport/rdma/ofi/ends.h"
 #include "transport/rdma/ofi/protocol.h"
 
@@ -158,6 +161,25 @@ TEST_P(Ofi, ConnectionRequestsThatAreNotOursAreRejected) {
   EXPECT_EQ(OfiAttacker(address()).connect(good), ofi::Status::ok);
   EXPECT_EQ(OfiAttacker(address()).connect(good), ofi::Status::refused) << "a token is good once";
   EXPECT_TRUE(Pair::soon([&] { return pair_.listener->connections() == 1; }));
+}
+
+/// Who needs no token yet: connects to the port, and begins a connection request that he does not end.
+TEST_P(Ofi, AStrangerWhoSaysHalfASentenceHoldsNobodyUp) {
+  const auto where = address();
+  auto to = *Address::parse(where.substr(where.find("://") + 3));
+  std::vector<UniqueFd> strangers;
+  // Nothing, less than libfabric's header, and the header of a request with 48 bytes behind it, in its tcp's form.
+  constexpr std::array<std::uint8_t, 32> header{3, 0, 0, 48};
+  for (const std::size_t length : {std::size_t{0}, std::size_t{5}, header.size()}) {
+    strangers.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::connect(strangers.back().get(), to.get(), sizeof(sockaddr_in)) != 0)
+      GTEST_SKIP() << GetParam().name << " does not listen by a socket";
+    ASSERT_EQ(::send(strangers.back().get(), header.data(), length, MSG_NOSIGNAL), static_cast<ssize_t>(length));
+  }
+  const auto began = system_clock().now();
+  EXPECT_TRUE(pair_.connect());
+  EXPECT_TRUE(pair_.read(*pair_.endpoint, *pair_.region->remote().sub(0, 64)));
+  EXPECT_LT(system_clock().now() - began, std::chrono::seconds(2));
 }
 
 constexpr std::array crashes_and_ends{SIGSEGV, SIGBUS, SIGILL, SIGABRT, SIGINT, SIGTERM};

@@ -135,6 +135,7 @@ Result<void> OfiListener::listen_at(Address address) {
   std::size_t length = sizeof address.storage;
   if (const int error = fi_getname(&raw->fid, &address.storage, &length); error != 0) return fault_of(error);
   if (!seat_->take(*device)) return Fault::no_device;
+  limit_patience(address);
   if (!watch(descriptor_of((*events)->fid))) return Fault::resources_exhausted;
   device_ = std::move(*device);
   events_ = std::move(*events);

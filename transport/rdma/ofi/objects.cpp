@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "transport/base/log.h"
 
@@ -99,6 +100,27 @@ bool is_usable(const Library& library, const Kind& kind) {
   fi_info* list = nullptr;
   if (library.find(0, nullptr, nullptr, *hints, list) != 0) return false;
   return first_of(library, list) != nullptr;
+}
+
+void limit_patience(const Address& listening) {
+  // libfabric keeps the socket to itself, but it is a descriptor of ours, and what it accepts inherits its options.
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+    const int descriptor = std::atoi(entry.path().filename().c_str());
+    int accepts = 0;
+    socklen_t size = sizeof accepts;
+    if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &size) != 0 || accepts == 0) continue;
+    Address bound;
+    size = sizeof bound.storage;
+    if (::getsockname(descriptor, bound.get(), &size) != 0 || bound.storage.ss_family != listening.storage.ss_family ||
+        bound.text() != listening.text())
+      continue;
+    timeval patience{};
+    patience.tv_usec = 20'000;
+    if (::setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) != 0)
+      log::warn("rdma", "ofi: a stranger who connects to {} can hold up readers: SO_RCVTIMEO: {}", listening.text(),
+                std::strerror(errno));
+  }
 }
 
 Result<Owned<fid_domain>> open_domain(const Device& device) {

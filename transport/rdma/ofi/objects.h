@@ -50,6 +50,9 @@ enum class Side : std::uint8_t { listening, connecting };
 [[nodiscard]] bool is_usable(const Library& library, const Kind& kind);
 
 [[nodiscard]] Result<Owned<fid_domain>> open_domain(const Device& device);
+/// Where a software provider listens there: connections that it takes, and which say half a sentence, hold it up for 20
+/// ms and no longer. (libfabric's tcp reads a connection request with a call that waits.)
+void limit_patience(const Address& listening);
 /// With a descriptor to wait on.
 [[nodiscard]] Result<Owned<fid_eq>> open_event_queue(const Device& device);
 [[nodiscard]] Result<Owned<fid_cq>> open_completions(fid_domain& domain, std::size_t length, bool with_descriptor);

@@ -1,6 +1,6 @@
 // What strangers say before there is any trust between the ends. The first byte's low bits choose: 0 the messages of
-// shm and verbs and the addresses alone; 1 a broker of shm that answers a client as it likes; 2 a client of shm that
-// asks a broker as it likes. Each message has two bytes of length before it.
+// shm, verbs and ofi and the addresses alone; 1 a broker of shm that answers a client as it likes; 2 a client of shm
+// that asks a broker as it likes. Each message has two bytes of length before it.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -15,6 +15,7 @@
 #include "tests/fuzz/support/input.h"
 #include "transport/base/log.h"
 #include "transport/rdma/address.h"
+#include "transport/rdma/ofi/protocol.h"
 #include "transport/rdma/shm/protocol.h"
 #include "transport/rdma/shm/shm.h"
 #include "transport/rdma/verbs/protocol.h"
@@ -22,6 +23,7 @@
 using namespace ciuic;
 using fuzz::Input;
 using fuzz::must;
+namespace ofi = rdma::ofi;
 namespace shm = rdma::shm;
 namespace verbs = rdma::verbs;
 
@@ -46,6 +48,8 @@ void messages(Input input) {
   must(verbs::parse<verbs::Welcome>(bytes.data(), bytes.size()).has_value() ==
        (bytes.size() >= sizeof(verbs::Welcome)));
   must(verbs::parse<verbs::Hello>(nullptr, sizeof(verbs::Hello)) == std::nullopt);
+  must(ofi::parse<ofi::Hello>(bytes).has_value() == (bytes.size() >= sizeof(ofi::Hello)));
+  must(ofi::parse<ofi::Welcome>(bytes).has_value() == (bytes.size() >= sizeof(ofi::Welcome)));
   (void)rdma::Token::from(bytes);
   if (const auto all = rdma::parse_addresses(as_text(bytes))) {
     must(!all->empty());

@@ -62,7 +62,7 @@ class OfiEndpoint final : public Endpoint {
   Caps caps_;
   ForkGuard fork_{};
   // The endpoint ends before what it uses.
-  std::shared_ptr<const Device> device_;
+  std::shared_ptr<Device> device_;
   Owned<fid_domain> domain_;
   std::shared_ptr<Places> places_ = std::make_shared<Places>();
   Owned<fid_eq> events_;
@@ -76,8 +76,9 @@ class OfiEndpoint final : public Endpoint {
   std::uint64_t posted_ = 0;
   std::uint64_t succeeded_ = 0;
   std::uint64_t finished_ = 0;
-  std::optional<std::pair<std::uint64_t, Fault>> failed_{};  // the first that did, and how
-  bool flushed_ = false;                                     // whatever is outstanding will not arrive
+  std::optional<std::pair<std::uint64_t, Fault>> refused_{};  // the lowest that ended with an error so far
+  std::optional<std::pair<std::uint64_t, Fault>> failed_{};   // the first that did, and how
+  bool flushed_ = false;                                      // whatever is outstanding will not arrive
 };
 
 OfiEndpoint::~OfiEndpoint() {
@@ -87,7 +88,7 @@ OfiEndpoint::~OfiEndpoint() {
     (void)completions_.release();
     (void)events_.release();
     (void)domain_.release();
-    (void)new std::shared_ptr<const Device>(std::move(device_));
+    if (device_) device_->leave_to_parent();
     return;
   }
   close();
@@ -161,6 +162,7 @@ Result<void> OfiEndpoint::dial(const Address& address, const std::optional<Addre
 std::optional<Fault> OfiEndpoint::refuse_if_over() const {
   if (fork_.in_child()) return Fault::forked_child;
   if (broken_) return *broken_ == Fault::peer_gone || *broken_ == Fault::device_lost ? *broken_ : Fault::qp_in_error;
+  if (refused_) return Fault::qp_in_error;
   return std::nullopt;
 }
 
@@ -196,9 +198,8 @@ Result<std::size_t> OfiEndpoint::post_reads(std::span<const ReadRequest> batch) 
         (place == nullptr && !request.to.empty()))
       return break_with(Fault::access_error);
     auto* const local = place != nullptr && place->registration ? fi_mr_desc(place->registration.get()) : nullptr;
-    auto* const mark = reinterpret_cast<void*>(static_cast<std::uintptr_t>(posted_));
     const auto error = fi_read(endpoint_.get(), request.to.data(), request.to.size(), local, 0, request.from.address,
-                               request.from.key, mark);
+                               request.from.key, mark_of(posted_));
     if (error == -FI_EAGAIN) {
       if (done == 0) return Fault::would_block;
       return done;
@@ -252,24 +253,36 @@ void OfiEndpoint::finish(std::optional<Fault> fault, Completion& into) {
 }
 
 void OfiEndpoint::take_completions() {
+  bool flushing = false;
   while (endpoint_ && !flushed_) {
     std::array<fi_cq_entry, 16> done{};
     const auto got = fi_cq_read(completions_.get(), done.data(), done.size());
-    if (got == -FI_EAGAIN) return;
-    fi_cq_err_entry failure{};
-    if (got == -FI_EAVAIL && fi_cq_readerr(completions_.get(), &failure, 0) < 0) return;
-    if (got < 0) {
-      // Those that succeeded have been told, in order; all behind them are lost, whichever says so first.
-      flushed_ = true;
-      if (broken_) return;  // we failed it ourselves: what was under way is flushed, not refused
-      failed_ = {succeeded_, got == -FI_EAVAIL ? fault_of_completion(failure) : Fault::device_lost};
-      (void)break_with(failed_->second);
-      return;
+    if (got > 0) {
+      for (ssize_t i = 0; i < got; ++i)
+        succeeded_ = std::max<std::uint64_t>(succeeded_, number_of(done[static_cast<std::size_t>(i)].op_context) + 1);
+      continue;
     }
-    for (ssize_t i = 0; i < got; ++i)
-      succeeded_ = std::max<std::uint64_t>(
-          succeeded_, reinterpret_cast<std::uintptr_t>(done[static_cast<std::size_t>(i)].op_context) + 1);
+    if (got == -FI_EAGAIN) break;
+    fi_cq_err_entry failure{};
+    if (got == -FI_EAVAIL && fi_cq_readerr(completions_.get(), &failure, 0) < 0) break;
+    flushing = true;
+    if (broken_) continue;  // we failed it ourselves: what was under way is flushed, not refused
+    const auto number = got == -FI_EAVAIL ? number_of(failure.op_context) : succeeded_;
+    if (!refused_ || number < refused_->first) {
+      if (!refused_) broken_at_ = clock_.now();
+      refused_ = {number, got == -FI_EAVAIL ? fault_of_completion(failure) : Fault::device_lost};
+    }
+    if (got != -FI_EAVAIL) break;
   }
+  if (broken_) {
+    flushed_ = flushed_ || flushing;
+    return;
+  }
+  // Software providers may say that a request could not be sent before they have read the answers to those before it.
+  if (!refused_ || (refused_->first > succeeded_ && clock_.now() - broken_at_ <= flush_patience)) return;
+  flushed_ = true;
+  failed_ = {succeeded_, refused_->second};
+  (void)break_with(failed_->second);
 }
 
 Result<std::size_t> OfiEndpoint::poll(std::span<Completion> into) {
@@ -321,6 +334,7 @@ void OfiEndpoint::close() {
   places_->end();
   posted_ = succeeded_ = finished_ = 0;
   failed_.reset();
+  refused_.reset();
   std::fill(reads_.begin(), reads_.end(), Pending{});
 }
 

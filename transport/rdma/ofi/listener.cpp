@@ -325,8 +325,7 @@ Result<void> OfiListener::accept(const TokenDesk::Admission& admission, fi_info&
   if (!endpoint) return endpoint.error();
   peer.endpoint = std::move(*endpoint);
   // There only to fail with the connection; it takes no byte.
-  auto* const mark = reinterpret_cast<void*>(static_cast<std::uintptr_t>(serial));
-  if (const auto error = fi_recv(peer.endpoint.get(), nullptr, 0, nullptr, 0, mark); error != 0)
+  if (const auto error = fi_recv(peer.endpoint.get(), nullptr, 0, nullptr, 0, mark_of(serial)); error != 0)
     return fault_of(static_cast<int>(error));
   const Welcome welcome{htobe64(magic), htobe32(version), 0};
   if (const int error = fi_accept(peer.endpoint.get(), &welcome, sizeof welcome); error != 0) return fault_of(error);
@@ -349,12 +348,12 @@ void OfiListener::take_completions(Served& served) {
     if (got == -FI_EAVAIL) {
       fi_cq_err_entry failure{};
       if (fi_cq_readerr(served.completions.get(), &failure, 0) <= 0) return;
-      drop(reinterpret_cast<std::uintptr_t>(failure.op_context), "connection failed");
+      drop(number_of(failure.op_context), "connection failed");
       continue;
     }
     if (got <= 0) return;
     for (ssize_t i = 0; i < got; ++i)
-      drop(reinterpret_cast<std::uintptr_t>(done[static_cast<std::size_t>(i)].op_context), "peer sent something");
+      drop(number_of(done[static_cast<std::size_t>(i)].op_context), "peer sent something");
   }
 }
 

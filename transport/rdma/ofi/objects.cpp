@@ -66,8 +66,8 @@ std::uint64_t random_key(std::size_t bytes) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Device>> open_device(const Library& library, const Kind& kind, Side side, Address address,
-                                                  const std::optional<Address>& source) {
+Result<std::shared_ptr<Device>> open_device(const Library& library, const Kind& kind, Side side, Address address,
+                                            const std::optional<Address>& source) {
   const auto hints = wanted(library, kind);
   if (!hints) return Fault::resources_exhausted;
   hints->addr_format = address.storage.ss_family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
@@ -91,7 +91,7 @@ Result<std::shared_ptr<const Device>> open_device(const Library& library, const 
   if (!info) return Fault::no_device;
   fid_fabric* fabric = nullptr;
   if (const int error = library.fi_fabric(info->fabric_attr, &fabric, nullptr); error != 0) return fault_of(error);
-  return std::make_shared<const Device>(Device{library, kind, std::move(info), Owned<fid_fabric>(fabric)});
+  return std::make_shared<Device>(Device{library, kind, std::move(info), Owned<fid_fabric>(fabric)});
 }
 
 bool is_usable(const Library& library, const Kind& kind) {

@@ -5,6 +5,7 @@
 #include <rdma/fi_eq.h>
 #include <rdma/fi_rma.h>
 
+#include <bit>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -39,13 +40,19 @@ struct Device {
   const Kind& kind;
   Info info;
   Owned<fid_fabric> fabric;
+
+  /// In a forked child: its objects are the parent's, and ending them here would end them there.
+  void leave_to_parent() {
+    (void)fabric.release();
+    (void)info.release();
+  }
 };
 
 enum class Side : std::uint8_t { listening, connecting };
 /// The device for an address of ours, or that leads to the address. Errors: no_device, address_unreachable,
 /// resources_exhausted.
-[[nodiscard]] Result<std::shared_ptr<const Device>> open_device(const Library& library, const Kind& kind, Side side,
-                                                                Address address, const std::optional<Address>& source);
+[[nodiscard]] Result<std::shared_ptr<Device>> open_device(const Library& library, const Kind& kind, Side side,
+                                                          Address address, const std::optional<Address>& source);
 /// Whether the host has anything for it.
 [[nodiscard]] bool is_usable(const Library& library, const Kind& kind);
 
@@ -61,6 +68,10 @@ void limit_patience(const Address& listening);
                                                   fid_cq& completions);
 /// The descriptor of a queue that has one; -1: none.
 [[nodiscard]] int descriptor_of(fid& queue);
+
+/// What an operation is known by in its completion: a number, for none of our providers looks behind it.
+[[nodiscard]] inline void* mark_of(std::uint64_t number) { return std::bit_cast<void*>(number); }
+[[nodiscard]] inline std::uint64_t number_of(const void* mark) { return reinterpret_cast<std::uintptr_t>(mark); }
 
 struct Event {
   std::uint32_t type = 0;  ///< FI_CONNREQ, FI_CONNECTED, FI_SHUTDOWN; 0: `error` says what ended

@@ -22,7 +22,7 @@ def main():
 
     with tempfile.TemporaryDirectory() as folder:
         port_file = pathlib.Path(folder) / "port"
-        settings = [f"log.dirs={folder}/logs", "listeners=PLAINTEXT://127.0.0.1:0", f"onesided.listen={there}"]
+        settings = [f"log.dirs={folder}/logs", "listeners=PLAINTEXT://127.0.0.1:0", f"onesided.listen={there}", "onesided.providers=shm,verbs,ofi"]
         broker = subprocess.Popen([broker_program, "--port-file", port_file, *(word for one in settings for word in ("--override", one))], stderr=subprocess.DEVNULL)
         try:
             while not port_file.exists():
@@ -42,7 +42,8 @@ def main():
             expect("addresses with their devices", f"{there} on rxe1" in found["fabric addresses"]["detail"])
             expect("RoCE v2 GIDs", "rxe0 1 " in found["RoCE GIDs"]["detail"])
             expect("the library", "libibverbs" in found["rdma-core"]["detail"])
-            for provider in ("verbs", "shm"):
+            expect("libfabric and what it has", "verbs: the card enforces" in found["libfabric"]["detail"])
+            for provider in ("verbs", "shm", "ofi"):
                 peer = found[f"peer by {provider}"]
                 expect(f"figures over {provider}", peer["state"] == "good" and "MB/s" in peer["detail"])
             expect("the address it read from", found["peer by verbs"]["detail"].startswith(there))

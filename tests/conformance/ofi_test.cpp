@@ -35,7 +35,7 @@ class OfiAttacker {
         ofi::open_device(*library_, *kind_, ofi::Side::connecting, *Address::parse(address.substr(at + 3)), {}).value();
     domain_ = ofi::open_domain(*device_).value();
     events_ = ofi::open_event_queue(*device_).value();
-    completions_ = ofi::open_completions(*domain_, 64, false).value();
+    completions_ = ofi::open_completions(*domain_, 64).value();
     endpoint_ = ofi::open_endpoint(*domain_, *device_->info, *events_, *completions_).value();
     own_ = ofi::register_memory(*device_, *domain_, memory_, ofi::Use::landing).value();
   }

@@ -193,7 +193,7 @@ class Endpoint {
   [[nodiscard]] virtual Result<std::size_t> poll(std::span<Completion> into) = 0;
   /// For waiting without a spinning core: a descriptor, the endpoint's, that is readable once a READ completes or the
   /// connection fails after this call. Poll once more between it and the wait: what had completed before need not show.
-  /// -1: there is none, only `poll` tells.
+  /// -1: poll again first, or always where there is none.
   [[nodiscard]] virtual int arm() { return -1; }
   /// Null unless caps().maps_remote.
   [[nodiscard]] virtual Mapper* mapper() { return nullptr; }

@@ -3,6 +3,7 @@
 #include <endian.h>
 #include <poll.h>
 #include <rdma/fi_errno.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@
 
 #include "transport/base/fork_guard.h"
 #include "transport/base/log.h"
+#include "transport/base/unique_fd.h"
 #include "transport/rdma/landing_places.h"
 #include "transport/rdma/ofi/ends.h"
 #include "transport/rdma/ofi/protocol.h"
@@ -41,6 +43,7 @@ class OfiEndpoint final : public Endpoint {
   Result<std::unique_ptr<Landing>> make_landing(std::size_t bytes) override;
   Result<std::size_t> post_reads(std::span<const ReadRequest> batch) override;
   Result<std::size_t> poll(std::span<Completion> into) override;
+  int arm() override;
   void close() override;
 
  private:
@@ -68,6 +71,7 @@ class OfiEndpoint final : public Endpoint {
   Owned<fid_eq> events_;
   Owned<fid_cq> completions_;
   Owned<fid_ep> endpoint_;
+  UniqueFd news_;  // readable when completions_ or events_ is
   std::optional<Fault> broken_{};
   Clock::TimePoint broken_at_{};
   Clock::TimePoint looked_at_{};
@@ -138,9 +142,15 @@ Result<void> OfiEndpoint::dial(const Address& address, const std::optional<Addre
   caps_.read_bytes_max =
       static_cast<std::uint32_t>(std::min<std::size_t>(info.ep_attr->max_msg_size, caps_.read_bytes_max));
   reads_.resize(caps_.reads_outstanding_max);
-  auto completions = open_completions(*domain_, caps_.reads_outstanding_max + 16U, false);
+  auto completions = open_completions(*domain_, caps_.reads_outstanding_max + 16U);
   if (!completions) return completions.error();
   completions_ = std::move(*completions);
+  news_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  for (const int each : {descriptor_of(completions_->fid), descriptor_of(events_->fid)}) {
+    epoll_event wanted{};
+    wanted.events = EPOLLIN;
+    if (::epoll_ctl(news_.get(), EPOLL_CTL_ADD, each, &wanted) != 0) return fault_of(errno);
+  }
   auto endpoint = open_endpoint(*domain_, *device_->info, *events_, *completions_);
   if (!endpoint) return endpoint.error();
   endpoint_ = std::move(*endpoint);
@@ -310,6 +320,12 @@ Result<std::size_t> OfiEndpoint::poll(std::span<Completion> into) {
   if (broken_ && outstanding() == 0) return *broken_;
   tell();
   return count;
+}
+
+int OfiEndpoint::arm() {
+  if (fork_.in_child() || broken_ || !endpoint_) return -1;
+  std::array<fid_t, 2> queues{&completions_->fid, &events_->fid};
+  return fi_trywait(device_->fabric.get(), queues.data(), static_cast<int>(queues.size())) == 0 ? news_.get() : -1;
 }
 
 void OfiEndpoint::look_at_events() {

@@ -299,7 +299,7 @@ Result<Served*> OfiListener::served_for(const std::shared_ptr<OfiDomain>& domain
   const auto opened = domain->opened();
   if (!opened) return opened.error();
   // One completion a peer, that of its receive, and those of peers that have just gone.
-  auto completions = open_completions(**opened, 2 * std::size_t{options_.connections_per_principal_max} + 64, true);
+  auto completions = open_completions(**opened, 2 * std::size_t{options_.connections_per_principal_max} + 64);
   if (!completions) return completions.error();
   auto served = std::make_unique<Served>();
   served->domain = domain;

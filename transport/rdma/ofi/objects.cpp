@@ -140,11 +140,11 @@ Result<Owned<fid_eq>> open_event_queue(const Device& device) {
   return Owned<fid_eq>(events);
 }
 
-Result<Owned<fid_cq>> open_completions(fid_domain& domain, std::size_t length, bool with_descriptor) {
+Result<Owned<fid_cq>> open_completions(fid_domain& domain, std::size_t length) {
   fi_cq_attr attributes{};
   attributes.size = length;
   attributes.format = FI_CQ_FORMAT_CONTEXT;
-  attributes.wait_obj = with_descriptor ? FI_WAIT_FD : FI_WAIT_NONE;
+  attributes.wait_obj = FI_WAIT_FD;
   fid_cq* completions = nullptr;
   if (const int error = fi_cq_open(&domain, &attributes, &completions, nullptr); error != 0) return fault_of(error);
   return Owned<fid_cq>(completions);

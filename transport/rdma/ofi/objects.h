@@ -62,7 +62,7 @@ enum class Side : std::uint8_t { listening, connecting };
 void limit_patience(const Address& listening);
 /// With a descriptor to wait on.
 [[nodiscard]] Result<Owned<fid_eq>> open_event_queue(const Device& device);
-[[nodiscard]] Result<Owned<fid_cq>> open_completions(fid_domain& domain, std::size_t length, bool with_descriptor);
+[[nodiscard]] Result<Owned<fid_cq>> open_completions(fid_domain& domain, std::size_t length);
 /// Enabled, its events by `events`, its completions by `completions`.
 [[nodiscard]] Result<Owned<fid_ep>> open_endpoint(fid_domain& domain, fi_info& info, fid_eq& events,
                                                   fid_cq& completions);

@@ -159,7 +159,7 @@ ResultOf<void, Error> snappy_decompress(Bytes packed, Buffer& out, std::size_t l
     if (length < 0) return corrupt("snappy: a block length is negative");
     const auto block = reader.take(static_cast<std::size_t>(length));
     if (!reader.ok()) return corrupt("snappy: a block is cut short");
-    if (const auto done = snappy_block(block, out, start, limit); !done) return done;
+    if (auto done = snappy_block(block, out, start, limit); !done) return done;
   }
   return {};
 }

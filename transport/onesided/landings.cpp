@@ -29,8 +29,10 @@ struct Landings::Back {
     const std::lock_guard lock(mutex);
     lent_bytes -= used.landing->bytes().size();
     // A landing ends where its endpoint may be used, or when that is no more.
-    if (!over) spare.push_back(std::move(used));
-    used.landing.reset();
+    if (over)
+      used.landing.reset();
+    else
+      spare.push_back(std::move(used));
   }
 };
 

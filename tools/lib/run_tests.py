@@ -91,6 +91,7 @@ def run_ctest(preset, labels, regex, totals):
         command += ["-R", regex]
     env = dict(os.environ, GTEST_OUTPUT=f"xml:{reports}/gtest/", GTEST_BRIEF="1",
                ASAN_OPTIONS="detect_stack_use_after_return=1:strict_string_checks=1", UBSAN_OPTIONS="print_stacktrace=1",
+               LSAN_OPTIONS=f"suppressions={ROOT}/tools/lib/lsan.supp:print_suppressions=0",
                TSAN_OPTIONS=f"second_deadlock_stack=1:suppressions={ROOT}/tools/lib/tsan.supp")
     if preset == "release":
         env.setdefault("CIUIC_SEEDS", "10000")  # a quarter of a minute here, too long under a sanitizer

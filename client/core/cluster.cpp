@@ -5,10 +5,16 @@
 
 #include <algorithm>
 
+#include "transport/base/log.h"
 #include "transport/kafka/messages/find_coordinator.h"
 #include "transport/kafka/messages/metadata.h"
 
 namespace ciuic::client::core {
+
+namespace {
+/// A broker that is started anew is back sooner.
+constexpr std::chrono::seconds unreached_patience{2};
+}  // namespace
 
 Co<Result<std::shared_ptr<Connection>>> Cluster::link(std::pair<Address, Lane> key) {
   const auto give_up = loop_.clock().now() + Milliseconds(settings_.connect_timeout_ms);
@@ -80,11 +86,31 @@ Co<Result<std::shared_ptr<Connection>>> Cluster::any() {
     seen.push_back(address);
     const std::pair<Address, Lane> key{address, Lane::control};
     auto got = co_await link(key);
-    if (got) co_return got;
+    if (got) {
+      reached();
+      co_return got;
+    }
     if (!tried.empty()) tried += "; ";
     tried += got.error().text;
   }
+  unreached(tried);
   co_return failure(Trouble::disconnected, "no broker can be reached: " + tried, true);
+}
+
+void Cluster::unreached(const std::string& tried) {
+  const auto now = loop_.clock().now();
+  if (!unreached_since_) unreached_since_ = now;
+  if (unreached_told_ || now - *unreached_since_ < unreached_patience) return;
+  unreached_told_ = true;
+  log::warn("client", "no broker can be reached, trying again tried=\"{}\"", tried);
+}
+
+void Cluster::reached() {
+  if (unreached_told_)
+    log::warn("client", "brokers can be reached again after_s={}",
+              std::chrono::duration_cast<std::chrono::seconds>(loop_.clock().now() - *unreached_since_).count());
+  unreached_since_.reset();
+  unreached_told_ = false;
 }
 
 Co<Result<void>> Cluster::refresh(std::vector<std::string> topics) {

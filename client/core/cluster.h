@@ -1,6 +1,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -71,11 +72,16 @@ class Cluster {
   };
   Co<Result<std::shared_ptr<Connection>>> link(std::pair<Address, Lane> key);
   Co<Result<void>> ask(std::optional<std::vector<std::string>> topics);
+  void unreached(const std::string& tried);
+  void reached();
 
   Loop& loop_;
   const CommonSettings& settings_;
   Signal changed_;
   std::map<std::pair<Address, Lane>, Link> links_;
+  // Said once, and once when it is over: whoever waits for minutes wants to know what for.
+  std::optional<Clock::TimePoint> unreached_since_{};
+  bool unreached_told_ = false;
   std::map<std::int32_t, Address> brokers_;
   std::map<std::string, Topic> topics_;
   std::set<std::string> interest_;

@@ -389,6 +389,36 @@ class Data(Ciuic):
         self.refused("produce", self.topic, "-D", "", status=2, names="--delimiter", remedy="empty")
         self.refused("produce", self.topic, names="MESSAGE_TOO_LARGE", given="x" * (2 << 20))
 
+    def test_whoever_waits_for_a_broker_is_told_once_and_when_it_is_back(self):
+        with support.brokers.running("ours", program=support.BROKER, settings=self.settings) as broker:
+            self.call("topics", "create", "t", CIUIC_BOOTSTRAP=broker.address)
+            for words, feed in ((["produce", "t"], True), (["consume", "t", "--transport", "tcp"], False)):
+                errors = os.path.join(self.folder, words[0])
+                with open(errors, "wb") as sink, subprocess.Popen([CIUIC, *words, "-b", broker.address], stdin=subprocess.PIPE,
+                                                                  stdout=subprocess.DEVNULL, stderr=sink, text=True) as process:
+                    try:
+                        self.told(process, broker, errors, feed)
+                    finally:
+                        process.kill()
+
+    def told(self, process, broker, errors, feed):
+        def said():
+            if feed:
+                process.stdin.write("x\n")
+                process.stdin.flush()
+            with open(errors) as log:
+                return log.read()
+
+        time.sleep(0.5)
+        said()
+        broker.kill()
+        until(lambda: "no broker can be reached" in said(), 10)
+        self.assertIn(broker.address, said())
+        time.sleep(3)
+        self.assertEqual(said().count("no broker can be reached"), 1, said())
+        broker.start()
+        until(lambda: "brokers can be reached again" in said(), 15)
+
     def test_refusals_of_consume_name_the_input_and_the_remedy(self):
         self.filled(1)
         for words in (["-e"], ["-e", "-p", "0"], ["-g", "g"]):

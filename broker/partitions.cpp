@@ -76,35 +76,47 @@ ResultOf<void, std::string> Partitions::open(const MetadataImage& image) {
                  "log directory is offline path={} reason=\"{}\"; free space or replace the disk, then restart", path,
                  reason);
     });
-    const auto loaded = (*directory)->load([&](const FoundPartition& found) -> std::optional<PartitionPlan> {
-      const auto* topic = image.topic(found.name.topic);
-      if (topic == nullptr || topic->partition(found.name.partition) == nullptr) return std::nullopt;
-      if (found.topic_id && *found.topic_id != topic->id) return std::nullopt;
-      return plan(*topic, found.name.partition.value, image, log_defaults);
-    });
-    if (!loaded) return fmt::format("log.dirs={}: {}", path, loaded.error().text);
+    directories_.push_back(std::move(*directory));
+  }
+  for (const auto& directory : directories_) {
+    const auto loaded = directory->load(
+        [&](const FoundPartition& found) -> std::optional<PartitionPlan> {
+          const auto* topic = image.topic(found.name.topic);
+          if (topic == nullptr || topic->partition(found.name.partition) == nullptr) return std::nullopt;
+          if (found.topic_id && *found.topic_id != topic->id) return std::nullopt;
+          return plan(*topic, found.name.partition.value, image, log_defaults);
+        },
+        [&](const kafka::PartitionId& id) {
+          const auto* topic = image.topic(id.topic);
+          return topic != nullptr && topic->partition(id.partition) != nullptr;
+        });
+    if (!loaded) return fmt::format("log.dirs={}: {}", directory->path(), loaded.error().text);
     for (const auto& partition : *loaded) {
       auto& logs = table[partition->topic_id()];
       const auto index = static_cast<std::size_t>(partition->name().partition.value);
       if (logs.size() <= index) logs.resize(index + 1);
       logs[index] = partition;
     }
-    directories_.push_back(std::move(*directory));
   }
   for (const auto& [name, topic] : image.topics()) {
     auto& logs = table[topic->id];
     if (logs.size() < topic->partitions.size()) logs.resize(topic->partitions.size());
     for (std::size_t i = 0; i < logs.size(); ++i) {
+      const auto index = static_cast<std::int32_t>(i);
+      const kafka::TopicPartition partition{name, kafka::PartitionIndex(index)};
+      const auto how = plan(*topic, index, image, log_defaults);
+      for (const auto& directory : directories_)
+        if (!logs[i]) logs[i] = directory->hold_missing(partition, how);
       if (logs[i]) continue;
       // The records of its creation were durable, its directory was not: nothing was acknowledged in it yet.
-      auto* const directory = directory_for_new();
-      if (directory == nullptr) return std::string("log.dirs: no directory is usable");
-      const auto index = static_cast<std::int32_t>(i);
-      auto made = directory->create({name, kafka::PartitionIndex(index)}, plan(*topic, index, image, log_defaults));
+      auto made = create(partition, how);
       if (!made) return fmt::format("{}-{}: {}", name, i, made.error().text);
       logs[i] = *made;
     }
   }
+  for (const auto& directory : directories_)
+    if (const auto settled = directory->settle(); !settled)
+      return fmt::format("log.dirs={}: {}", directory->path(), settled.error().text);
   for (auto& [id, logs] : table) {
     for (auto& partition : logs) {
       const auto* topic = image.topic(id);
@@ -129,6 +141,15 @@ std::vector<std::shared_ptr<Partition>> Partitions::all() const {
   const auto table = table_.get();
   for (const auto& [id, logs] : *table) every.insert(every.end(), logs.begin(), logs.end());
   return every;
+}
+
+ResultOf<std::shared_ptr<Partition>, kafka::Error> Partitions::create(const kafka::TopicPartition& name,
+                                                                      const PartitionPlan& how) {
+  while (auto* const directory = directory_for_new()) {
+    auto made = directory->create(name, how);
+    if (made || !directory->offline()) return made;  // else it failed, and another may do
+  }
+  return can_create();
 }
 
 LogDirectory* Partitions::directory_for_new() {
@@ -168,17 +189,13 @@ void Partitions::apply(MetadataPointer previous, MetadataPointer next, std::func
       if (before != nullptr && before->partitions.size() == topic->partitions.size()) continue;
       auto& logs = table[topic->id];
       for (auto i = logs.size(); i < topic->partitions.size() && error.code == kafka::ErrorCode::none; ++i) {
-        auto* const directory = directory_for_new();
-        if (directory == nullptr) {
-          error = {kafka::ErrorCode::kafka_storage_error, "no log directory is online"};
-          break;
-        }
         const auto index = static_cast<std::int32_t>(i);
         const auto where = plan(*topic, index, *next, log_defaults);
-        auto made = directory->create({name, kafka::PartitionIndex(index)}, where);
+        auto made = create({name, kafka::PartitionIndex(index)}, where);
         if (!made) {
           error = made.error();
-          log::error("broker", "partition not created topic={} partition={} reason=\"{}\"", name, index, error.text);
+          log::error("broker", "partition not created, the next start creates it topic={} partition={} reason=\"{}\"",
+                     name, index, error.text);
           break;
         }
         where.executor->post(
@@ -206,7 +223,16 @@ void Partitions::apply(MetadataPointer previous, MetadataPointer next, std::func
     }
     table_.set(std::make_shared<const PartitionTable>(std::move(table)));
     if (removed.empty()) return ready(error);
-    auto countdown = std::make_shared<Countdown>(removed.size(), std::move(ready));
+    // A topic of the same name must not be taken for what the checkpoints still say of this one.
+    auto forgotten = [this, ready = std::move(ready)](const kafka::Error& first) {
+      auto written =
+          std::make_shared<Countdown>(directories_.size(), [ready, first](const kafka::Error&) { ready(first); });
+      for (const auto& directory : directories_) {
+        directory->write_checkpoints(
+            [written](const ResultOf<void, kafka::Error>&) { written->done({}); });  // a failure says so itself
+      }
+    };
+    auto countdown = std::make_shared<Countdown>(removed.size(), std::move(forgotten));
     for (const auto& partition : removed) {
       for (const auto& directory : directories_) {
         if (directory->find(partition->name()) != partition) continue;

@@ -32,7 +32,8 @@ class Partitions {
   };
   explicit Partitions(Parts parts);
 
-  /// Opens the directories and every partition that the image names, creating those that are missing. Blocks; at start.
+  /// Opens the directories and every partition that the image names, creating those that are missing. One that held
+  /// records and is missing, or misses files, stays offline alone. Blocks; at start.
   /// Errors: words that name the directory.
   [[nodiscard]] ResultOf<void, std::string> open(const MetadataImage& image);
   /// The log of a partition that this broker leads; null if there is none here. Any thread, no lock between changes.
@@ -55,6 +56,8 @@ class Partitions {
   [[nodiscard]] LogConfig defaults(const MetadataImage& image) const;
   [[nodiscard]] PartitionPlan plan(const TopicImage& topic, std::int32_t partition, const MetadataImage& image,
                                    const LogConfig& defaults) const;
+  [[nodiscard]] ResultOf<std::shared_ptr<Partition>, kafka::Error> create(const kafka::TopicPartition& name,
+                                                                          const PartitionPlan& how);
   [[nodiscard]] LogDirectory* directory_for_new();
   void upkeep();
   void checkpoints();

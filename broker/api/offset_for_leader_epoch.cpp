@@ -26,6 +26,8 @@ Awaitable<kafka::OffsetForLeaderEpochResponse> offset_for_leader_epoch(RequestCo
         answer.error_code = ErrorCode::unknown_topic_or_partition;
       } else if (!partition) {
         answer.error_code = ErrorCode::not_leader_or_follower;
+      } else if (partition->offline()) {
+        answer.error_code = ErrorCode::kafka_storage_error;
       } else if (wanted.current_leader_epoch >= 0 && wanted.current_leader_epoch != state->leader_epoch.value) {
         answer.error_code = wanted.current_leader_epoch < state->leader_epoch.value ? ErrorCode::fenced_leader_epoch
                                                                                     : ErrorCode::unknown_leader_epoch;

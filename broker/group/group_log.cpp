@@ -113,6 +113,7 @@ void PartitionGroupLog::replay(std::shared_ptr<GroupReplay> replay, std::functio
 }
 
 void PartitionGroupLog::read_on(const std::shared_ptr<Reading>& reading) {
+  if (partition_->offline()) return reading->done(kafka::ErrorCode::kafka_storage_error);
   reading->at = std::max(reading->at, partition_->log_start_offset());
   if (reading->at >= reading->end) return reading->done(kafka::ErrorCode::none);
   const auto before = reading->at;

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -110,12 +111,17 @@ struct Replayed {
   std::uint64_t bytes = 0;     ///< put into segment files
   std::uint64_t gone = 0;      ///< of partitions that are not here any more
   std::uint64_t left_out = 0;  ///< that fit nowhere: the files end before or hold something else
+  std::map<kafka::PartitionId, kafka::Offset> kept_back{};  ///< partitions without their files: where their records end
 };
-/// Writes into the segment files what a journal's process had acknowledged and not put there. `directory_of`: the
-/// partition's directory, or nothing if it is gone. May be repeated; blocks; belongs to the start, before the logs are
-/// opened. The caller removes the file afterwards.
-[[nodiscard]] IoResult<Replayed> replay_journal(
-    Files& files, const std::string& path,
-    const std::function<std::optional<std::string>(const kafka::PartitionId&)>& directory_of);
+/// Where a journal's records of a partition go.
+struct ReplayTo {
+  enum class Kind { directory, gone, kept_back };  ///< of a deleted one; of one whose files are missing: left out
+  Kind kind = Kind::gone;
+  std::string directory{};
+};
+/// Writes into the segment files what a journal's process had acknowledged and not put there. May be repeated; blocks;
+/// belongs to the start, before the logs are opened. The caller removes the file afterwards.
+[[nodiscard]] IoResult<Replayed> replay_journal(Files& files, const std::string& path,
+                                                const std::function<ReplayTo(const kafka::PartitionId&)>& where);
 
 }  // namespace ciuic::broker

@@ -9,6 +9,7 @@
 #include "broker/log/journal.h"
 #include "broker/log/journal_format.h"
 #include "broker/log/segment.h"
+#include "broker/log/stored_batch.h"
 
 namespace ciuic::broker {
 
@@ -118,11 +119,25 @@ class PartitionReplay {
   std::shared_ptr<File> file_;  // of the newest
 };
 
+/// The offset behind the last batch.
+kafka::Offset end_of(const std::vector<Record>& records) {
+  kafka::Offset end;
+  for (const auto& record : records) {
+    end = std::max(end, kafka::Offset(record.head.segment_base));
+    for (auto rest = record.bytes; rest.size() >= StoredBatch::bytes_v2;) {
+      const auto size = stored_batch_size(rest);
+      if (!size || *size > rest.size()) break;
+      end = std::max(end, StoredBatch(rest).last_offset() + 1);
+      rest = rest.subspan(*size);
+    }
+  }
+  return end;
+}
+
 }  // namespace
 
-IoResult<Replayed> replay_journal(
-    Files& files, const std::string& path,
-    const std::function<std::optional<std::string>(const kafka::PartitionId&)>& directory_of) {
+IoResult<Replayed> replay_journal(Files& files, const std::string& path,
+                                  const std::function<ReplayTo(const kafka::PartitionId&)>& where) {
   const auto file = read_file(files, path);
   if (!file) return file.error();
   Replayed replayed;
@@ -130,12 +145,14 @@ IoResult<Replayed> replay_journal(
   for (const auto& record : records_of(*file))
     partitions[{record.head.topic, kafka::PartitionIndex(record.head.partition)}].push_back(record);
   for (const auto& [id, records] : partitions) {
-    const auto directory = directory_of(id);
-    if (!directory) {
-      for (const auto& record : records) replayed.gone += record.bytes.size();
+    const auto to = where(id);
+    if (to.kind == ReplayTo::Kind::directory) {
+      if (const auto done = PartitionReplay(files, to.directory, replayed).run(records); !done) return done.error();
       continue;
     }
-    if (const auto done = PartitionReplay(files, *directory, replayed).run(records); !done) return done.error();
+    const bool gone = to.kind == ReplayTo::Kind::gone;
+    for (const auto& record : records) (gone ? replayed.gone : replayed.left_out) += record.bytes.size();
+    if (!gone) replayed.kept_back[id] = end_of(records);
   }
   return replayed;
 }

@@ -1,13 +1,15 @@
-// A log directory: found, loaded, checkpointed, stopped, failed. Not here: the log of one partition (partition.h).
+// A log directory: found, checkpointed, stopped, failed. Not here: its start (log_directory_load.cpp), the log of one
+// partition (partition.h).
 #include "broker/log/log_directory.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
+#include <cerrno>
 #include <utility>
 
 #include "broker/log/checkpoints.h"
+#include "broker/log/journal.h"
 #include "broker/log/recovery.h"
 #include "transport/base/log.h"
 
@@ -18,31 +20,19 @@ using kafka::ErrorCode;
 namespace {
 
 constexpr std::string_view delete_suffix = "-delete";
-
-/// Says every few seconds how far a long load is. Any thread.
-class LoadProgress {
- public:
-  LoadProgress(const Clock& clock, std::string path, std::size_t of)
-      : clock_(clock), path_(std::move(path)), of_(of), next_(clock.now() + interval) {}
-  void one_done() {
-    const std::scoped_lock lock(mutex_);
-    ++done_;
-    if (done_ == of_ || clock_.now() < next_) return;
-    next_ = clock_.now() + interval;
-    log::info("log", "loading path={} partitions={} of={}", path_, done_, of_);
-  }
-
- private:
-  static constexpr std::chrono::seconds interval{3};
-  const Clock& clock_;
-  const std::string path_;
-  const std::size_t of_;
-  std::mutex mutex_;
-  std::size_t done_ = 0;
-  Clock::TimePoint next_;
-};
+constexpr std::string_view stray_suffix = "-stray";
 
 kafka::Error storage_error(const IoError& error) { return {ErrorCode::kafka_storage_error, error.text}; }
+
+/// Apache's form for a directory that is out of use, cut to what a file name may have: `topic-partition.<uuid without
+/// dashes><suffix>`.
+std::string aside_name(const kafka::TopicPartition& name, std::string_view suffix) {
+  auto unique = kafka::Uuid::random().to_string();
+  std::replace(unique.begin(), unique.end(), '-', '_');
+  constexpr std::size_t name_bytes_max = 255;
+  const auto tail = "." + unique + std::string(suffix);
+  return partition_directory(name).substr(0, name_bytes_max - tail.size()) + tail;
+}
 
 }  // namespace
 
@@ -86,9 +76,12 @@ IoResult<void> LogDirectory::scan() {
   };
   if (auto done = read(recovery_point_file, recovery_points_); !done) return done;
   if (auto done = read(log_start_file, log_starts_); !done) return done;
+  if (auto done = read(high_watermark_file, high_watermarks_); !done) return done;
   auto entries = files.list(path());
   if (!entries) return entries.error();
   for (const auto& entry : *entries) {
+    if (!entry.is_directory && entry.name.starts_with(journal_file_prefix))
+      journals_found_.push_back(path() + "/" + entry.name);
     if (!entry.is_directory) continue;
     if (entry.name.ends_with(delete_suffix)) {
       io_.submit(queue_, [&files, gone = path() + "/" + entry.name] {
@@ -108,45 +101,6 @@ IoResult<void> LogDirectory::scan() {
     }
     found_.push_back(std::move(found));
   }
-  return replay_journals(*entries);
-}
-
-/// What a killed process had acknowledged goes into the segment files, before anybody opens them.
-IoResult<void> LogDirectory::replay_journals(const std::vector<DirectoryEntry>& entries) {
-  std::map<kafka::PartitionId, std::string> directories;
-  for (const auto& found : found_)
-    if (found.topic_id)
-      directories[{*found.topic_id, found.name.partition}] = path() + "/" + partition_directory(found.name);
-  const auto directory_of = [&directories](const kafka::PartitionId& id) -> std::optional<std::string> {
-    const auto at = directories.find(id);
-    return at == directories.end() ? std::nullopt : std::optional(at->second);
-  };
-  auto& files = io_.files();
-  std::vector<std::string> journals;
-  for (const auto& entry : entries)
-    if (!entry.is_directory && entry.name.starts_with(journal_file_prefix))
-      journals.push_back(path() + "/" + entry.name);
-  for (const auto& journal : journals) {
-    const auto replayed = replay_journal(files, journal, directory_of);
-    if (!replayed)
-      return IoError(replayed.error().number,
-                     fmt::format("{}; acknowledged records of {} wait to be put into their files: make the disk "
-                                 "writable or free some space, then start again",
-                                 replayed.error().text, journal));
-    if (replayed->left_out > 0) {
-      const auto kept = fmt::format("{}/left-out-{}", path(), journal.substr(path().size() + 1));
-      log::warn("log",
-                "{} bytes of {} fit no segment file and are left out: the files end before them or went on otherwise; "
-                "it is kept as {}",
-                replayed->left_out, journal, kept);
-      if (auto renamed = files.rename(journal, kept); !renamed) return renamed;
-    }
-    log::info("log", "journal replayed path={} bytes={} of_deleted_partitions={}", journal, replayed->bytes,
-              replayed->gone);
-  }
-  // All or none: a start that ends in between finds them again.
-  for (const auto& journal : journals)
-    if (auto removed = files.remove(journal); !removed) return removed;
   return {};
 }
 
@@ -190,19 +144,25 @@ Partition::Parts LogDirectory::parts_for(const kafka::TopicPartition& name, cons
   return parts;
 }
 
-IoResult<std::shared_ptr<Partition>> LogDirectory::open_partition(const kafka::TopicPartition& name,
-                                                                  const PartitionPlan& plan) {
-  const auto checkpointed = [this, &name](const Checkpoint& checkpoint) {
-    const std::scoped_lock lock(mutex_);
+CheckpointedOffsets LogDirectory::checkpointed(const kafka::TopicPartition& name) const {
+  const std::scoped_lock lock(mutex_);
+  const auto in = [&name](const Checkpoint& checkpoint) {
     const auto at = checkpoint.find(name);
     return at == checkpoint.end() ? kafka::Offset(0) : at->second;
   };
+  return {in(recovery_points_), in(log_starts_), in(high_watermarks_)};
+}
+
+IoResult<std::shared_ptr<Partition>> LogDirectory::open_partition(const kafka::TopicPartition& name,
+                                                                  const PartitionPlan& plan,
+                                                                  std::optional<kafka::Offset> anew_from) {
+  const auto known = checkpointed(name);
   OpenPlan how;
   how.path = path() + "/" + partition_directory(name);
   how.config = plan.config;
   how.clean = was_clean_;
-  how.recovery_point = checkpointed(recovery_points_);
-  how.log_start = checkpointed(log_starts_);
+  how.recovery_point = anew_from.value_or(known.recovery_point);
+  how.log_start = anew_from.value_or(known.log_start);
   how.now_ms = clock_.wall_ms();
   auto opened = open_log(io_.files(), how);
   if (!opened) return opened.error();
@@ -215,68 +175,19 @@ IoResult<std::shared_ptr<Partition>> LogDirectory::open_partition(const kafka::T
   return partition;
 }
 
-ResultOf<std::vector<std::shared_ptr<Partition>>, kafka::Error> LogDirectory::load(
-    const std::function<std::optional<PartitionPlan>(const FoundPartition&)>& plan) {
-  struct Work {
-    kafka::TopicPartition name;
-    bool has_metadata;
-    PartitionPlan plan;
-    std::shared_ptr<Partition> partition{};
-  };
-  std::vector<Work> work;
-  for (const auto& found : found_) {
-    auto decided = plan(found);
-    if (!decided) {
-      log::warn("log", "stray partition directory left alone: {}/{}; delete it if its topic is gone", path(),
-                partition_directory(found.name));
-      continue;
-    }
-    work.push_back({found.name, found.topic_id.has_value(), std::move(*decided)});
-  }
-  std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  std::optional<IoError> failed;
-  LoadProgress progress(clock_, path(), work.size());
-  const auto run = [&] {
-    for (auto i = next.fetch_add(1); i < work.size(); i = next.fetch_add(1)) {
-      auto opened = open_partition(work[i].name, work[i].plan);
-      if (opened && !work[i].has_metadata && !work[i].plan.topic_id.is_zero()) {
-        const auto text = partition_metadata_text(work[i].plan.topic_id);
-        const auto file = path() + "/" + partition_directory(work[i].name) + "/" + std::string(partition_metadata_file);
-        if (auto written = replace_file(io_.files(), file, as_bytes(text), Durable::now); !written)
-          opened = written.error();
-      }
-      progress.one_done();
-      const std::scoped_lock lock(mutex);
-      if (!opened) {
-        failed = opened.error();
-        next.store(work.size());
-      } else {
-        work[i].partition = std::move(*opened);
-      }
-    }
-  };
-  std::vector<std::thread> threads;
-  for (unsigned i = 1; i < std::min<std::size_t>(settings_.recovery_threads, work.size()); ++i)
-    threads.emplace_back(run);
-  run();
-  for (auto& thread : threads) thread.join();
-  if (failed) {
-    fail(*failed);
-    return storage_error(*failed);
-  }
-  // From here on this is a running directory: only the next clean stop says otherwise.
-  if (auto removed = io_.files().remove(path() + "/" + std::string(clean_shutdown_file)); !removed) {
-    fail(removed.error());
-    return storage_error(removed.error());
-  }
-  std::vector<std::shared_ptr<Partition>> partitions;
-  const std::scoped_lock lock(mutex_);
-  for (auto& one : work) {
-    partitions_[one.name] = one.partition;
-    partitions.push_back(std::move(one.partition));
-  }
-  return partitions;
+/// A directory in the place of a new partition that is not its own: another topic's records must not become its.
+IoResult<void> LogDirectory::move_stray_aside(const kafka::TopicPartition& name, const kafka::TopicId& id) {
+  auto& files = io_.files();
+  const auto home = path() + "/" + partition_directory(name);
+  const auto exists = files.exists(home);
+  if (!exists) return exists.error();
+  if (!*exists) return {};
+  const auto text = read_file(files, home + "/" + std::string(partition_metadata_file));
+  if (!text && text.error().number != ENOENT) return text.error();
+  if ((text ? parse_partition_metadata(as_text(*text)) : std::nullopt).value_or(kafka::TopicId{}) == id) return {};
+  const auto aside = path() + "/" + aside_name(name, stray_suffix);
+  log::warn("log", "{} is no directory of the new topic and is moved to {}; delete it if nobody needs it", home, aside);
+  return files.rename(home, aside);
 }
 
 ResultOf<std::shared_ptr<Partition>, kafka::Error> LogDirectory::create(const kafka::TopicPartition& name,
@@ -287,6 +198,7 @@ ResultOf<std::shared_ptr<Partition>, kafka::Error> LogDirectory::create(const ka
   auto& files = io_.files();
   const auto home = path() + "/" + partition_directory(name);
   const auto make = [&]() -> IoResult<std::shared_ptr<Partition>> {
+    if (auto moved = move_stray_aside(name, plan.topic_id); !moved) return moved.error();
     if (auto made = files.make_directories(home); !made) return made.error();
     const auto text = partition_metadata_text(plan.topic_id);
     if (auto written =
@@ -332,17 +244,11 @@ void LogDirectory::remove(const kafka::TopicPartition& name, Milliseconds delay,
       partition = std::move(at->second);
       partitions_.erase(at);
     }
-    recovery_points_.erase(name);
-    log_starts_.erase(name);
+    for (auto* checkpoint : {&recovery_points_, &log_starts_, &high_watermarks_}) checkpoint->erase(name);
   }
   if (!partition) return done(kafka::Error(ErrorCode::unknown_topic_or_partition));
-  // Apache's form, cut to what a file name may have: `topic-partition.<uuid without dashes>-delete`.
-  auto unique = kafka::Uuid::random().to_string();
-  std::replace(unique.begin(), unique.end(), '-', '_');
-  constexpr std::size_t name_bytes_max = 255;
-  const auto tail = "." + unique + std::string(delete_suffix);
   const auto home = path() + "/" + partition_directory(name);
-  const auto gone = path() + "/" + partition_directory(name).substr(0, name_bytes_max - tail.size()) + tail;
+  const auto gone = path() + "/" + aside_name(name, delete_suffix);
   auto& executor = partition->executor();
   executor.post([this, failure = failure_, partition, home, gone, delay, done = std::move(done)]() mutable {
     partition->abandon(ErrorCode::unknown_topic_or_partition);
@@ -351,7 +257,7 @@ void LogDirectory::remove(const kafka::TopicPartition& name, Milliseconds delay,
       const auto renamed = io->files().rename(home, gone);
       auto& back = partition->executor();
       back.post([failure, partition, gone, delay, io, queue, renamed, done = std::move(done)] {
-        if (!renamed) {
+        if (!renamed && !(partition->lost_ && renamed.error().number == ENOENT)) {
           const std::scoped_lock lock(failure->mutex);
           if (failure->directory) failure->directory->fail(renamed.error());
           return done(storage_error(renamed.error()));
@@ -378,6 +284,13 @@ IoResult<void> LogDirectory::write_checkpoint_files() {
   Checkpoint starts;
   Checkpoint high_watermarks;
   for (const auto& partition : partitions()) {
+    if (partition->lost_) {  // what proves that records are missing stays
+      const std::scoped_lock lock(mutex_);
+      for (const auto& [from, to] :
+           {std::pair{&recovery_points_, &recovery}, {&log_starts_, &starts}, {&high_watermarks_, &high_watermarks}})
+        if (const auto at = from->find(partition->name()); at != from->end()) to->insert(*at);
+      continue;
+    }
     recovery[partition->name()] = partition->checkpoint_recovery_point();
     high_watermarks[partition->name()] = partition->published_high_watermark();
     if (partition->published_log_start() > kafka::Offset(0))
@@ -414,12 +327,13 @@ void LogDirectory::close(std::int64_t broker_epoch, std::function<void(ResultOf<
     const std::scoped_lock lock(mutex_);
     closing_ = true;
   }
-  const auto all = partitions();
+  auto all = partitions();
+  const auto lost = std::erase_if(all, [](const auto& partition) { return partition->lost_; });
   closing->left = all.size() + 1;
   closing->done = std::move(done);
-  const auto finish = [this, closing, broker_epoch] {
+  const auto finish = [this, closing, broker_epoch, lost] {
     if (closing->left.fetch_sub(1) != 1) return;
-    io_.submit(queue_, [this, closing, broker_epoch] {
+    io_.submit(queue_, [this, closing, broker_epoch, lost] {
       if (offline() || closing->failed)
         return closing->done(kafka::Error(ErrorCode::kafka_storage_error, offline_reason()));
       auto written = write_checkpoint_files();
@@ -429,7 +343,9 @@ void LogDirectory::close(std::int64_t broker_epoch, std::function<void(ResultOf<
           if (written && journal) written = journal->remove();
       }
       const auto text = fmt::format("{{\"version\":0,\"brokerEpoch\":{}}}", broker_epoch);
-      if (written)
+      if (lost > 0)  // files that are put back are to be scanned
+        log::info("log", "stopped without the mark of a clean stop: {} partitions lack files path={}", lost, path());
+      else if (written)
         written =
             replace_file(io_.files(), path() + "/" + std::string(clean_shutdown_file), as_bytes(text), Durable::now);
       if (!written) {

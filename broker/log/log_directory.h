@@ -14,6 +14,7 @@
 #include "broker/log/file_io.h"
 #include "broker/log/log_config.h"
 #include "broker/log/log_observer.h"
+#include "broker/log/loss.h"
 #include "broker/log/partition.h"
 #include "transport/base/clock.h"
 #include "transport/base/executor.h"
@@ -61,9 +62,18 @@ class LogDirectory {
   [[nodiscard]] bool was_clean() const { return was_clean_; }
 
   /// Opens every found partition that `plan` names, recovering where the stop was not clean. Blocks; uses
-  /// `recovery_threads`. A partition that cannot be opened takes the directory offline.
+  /// `recovery_threads`. A partition that cannot be opened takes the directory offline. One whose files are missing
+  /// (loss.h) stays offline alone, and nothing is written in its directory, unless the operator put `accept_loss_file`
+  /// there. `expected`: whether a partition that is not found here belongs to this broker; null: none does.
   [[nodiscard]] ResultOf<std::vector<std::shared_ptr<Partition>>, kafka::Error> load(
-      const std::function<std::optional<PartitionPlan>(const FoundPartition&)>& plan);
+      const std::function<std::optional<PartitionPlan>(const FoundPartition&)>& plan,
+      const std::function<bool(const kafka::PartitionId&)>& expected = {});
+  /// A partition whose directory was found nowhere, although checkpoints or journal here prove that it held records: it
+  /// stays offline. Null: nothing proves it. After `load`.
+  [[nodiscard]] std::shared_ptr<Partition> hold_missing(const kafka::TopicPartition& name, const PartitionPlan& plan);
+  /// The last step of the start, when every partition has its place: the checkpoints forget partitions that are not
+  /// here, so that none of the same name is taken for them, and accepted losses are noted. Blocks.
+  [[nodiscard]] ResultOf<void, kafka::Error> settle();
   /// A new, empty partition, its directory and partition.metadata on disk. Blocks a little (a few system calls).
   /// Refused (KAFKA_STORAGE_ERROR) once `close` began: nobody would close it.
   [[nodiscard]] ResultOf<std::shared_ptr<Partition>, kafka::Error> create(const kafka::TopicPartition& name,
@@ -90,10 +100,21 @@ class LogDirectory {
                LogObserver* observer);
   void fail(const IoError& error);
   [[nodiscard]] Partition::Parts parts_for(const kafka::TopicPartition& name, const PartitionPlan& plan);
-  [[nodiscard]] IoResult<std::shared_ptr<Partition>> open_partition(const kafka::TopicPartition& name,
-                                                                    const PartitionPlan& plan);
+  /// `anew_from`: nothing is left of it, it begins there.
+  [[nodiscard]] IoResult<std::shared_ptr<Partition>> open_partition(
+      const kafka::TopicPartition& name, const PartitionPlan& plan,
+      std::optional<kafka::Offset> anew_from = std::nullopt);
   [[nodiscard]] IoResult<void> scan();
-  [[nodiscard]] IoResult<void> replay_journals(const std::vector<DirectoryEntry>& entries);
+  [[nodiscard]] IoResult<void> move_stray_aside(const kafka::TopicPartition& name, const kafka::TopicId& id);
+  [[nodiscard]] CheckpointedOffsets checkpointed(const kafka::TopicPartition& name) const;
+  // log_directory_load.cpp
+  struct Loading;
+  [[nodiscard]] IoResult<void> inspect(Loading& one);
+  [[nodiscard]] IoResult<void> open_found(Loading& one);
+  [[nodiscard]] IoResult<void> replay_journals(const std::vector<Loading>& all,
+                                               const std::function<bool(const kafka::PartitionId&)>& expected);
+  [[nodiscard]] std::shared_ptr<Partition> hold(const kafka::TopicPartition& name, const PartitionPlan& plan,
+                                                const Loss& loss);
   [[nodiscard]] std::shared_ptr<Journal> journal_of(Executor& executor);
   [[nodiscard]] IoResult<void> write_checkpoint_files();
 
@@ -111,8 +132,13 @@ class LogDirectory {
   IoQueue queue_;
   bool was_clean_ = false;
   std::vector<FoundPartition> found_;
+  std::vector<std::string> journals_found_;
+  // As found at start; later of partitions without their files alone.
   std::map<kafka::TopicPartition, kafka::Offset> recovery_points_;
   std::map<kafka::TopicPartition, kafka::Offset> log_starts_;
+  std::map<kafka::TopicPartition, kafka::Offset> high_watermarks_;
+  std::map<kafka::PartitionId, kafka::Offset> journaled_;  // ends of partitions whose records were left out
+  std::vector<std::string> accepted_;                      // files by which the operator accepted losses
   std::atomic<bool> offline_{false};
   std::shared_ptr<Failure> failure_;
   std::mutex journals_mutex_;

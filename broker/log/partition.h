@@ -381,6 +381,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   Buffer scratch_;
   Buffer repacked_;
   std::atomic<bool> offline_{false};
+  bool lost_ = false;  // its files were missing at the start: it was never opened
   std::atomic<std::int64_t> published_hw_{0};
   std::atomic<std::int64_t> published_start_{0};
   std::atomic<std::int64_t> published_recovery_{0};

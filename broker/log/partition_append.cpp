@@ -32,7 +32,7 @@ void Partition::refuse(AppendCallback callback, kafka::Error why, std::vector<Re
 
 std::optional<kafka::Error> Partition::closed_to_appends() const {
   if (offline() || closed_)
-    return kafka::Error(ErrorCode::kafka_storage_error, "The log directory of this partition is offline");
+    return kafka::Error(ErrorCode::kafka_storage_error, "The partition is offline; the broker's log says why");
   if (unwritten_bytes_ > parts_.limits.unwritten_bytes_max)
     return kafka::Error(ErrorCode::not_enough_replicas,
                         fmt::format("{} bytes wait for the disk; retry", unwritten_bytes_));

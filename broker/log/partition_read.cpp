@@ -39,7 +39,8 @@ std::shared_ptr<Chunk> Partition::resident(kafka::Offset offset) const {
 }
 
 ResultOf<ReadResult, kafka::Error> Partition::read(const ReadRequest& request) {
-  if (offline() || closed_) return kafka::Error(ErrorCode::kafka_storage_error, "The log directory is offline");
+  if (offline() || closed_)
+    return kafka::Error(ErrorCode::kafka_storage_error, "The partition is offline; the broker's log says why");
   if (request.offset < log_start_ || request.offset > log_end_)
     return kafka::Error(
         ErrorCode::offset_out_of_range,
@@ -255,7 +256,7 @@ void Partition::start_load() {
       answer_load(std::move(done), std::move(with));
     };
     if (offline() || closed_) {
-      answer(kafka::Error(ErrorCode::kafka_storage_error, "The log directory is offline"));
+      answer(kafka::Error(ErrorCode::kafka_storage_error, "The partition is offline; the broker's log says why"));
       continue;
     }
     if (request.offset < log_start_ || request.offset >= written_end_) {

@@ -58,7 +58,7 @@ class Opener {
       for (const auto& [old, old_bytes] : names_) {
         const auto old_base = segment_base_of(old, log_suffix);
         if (!old_base || *old_base < *base || *old_base >= end) continue;
-        for (const auto suffix : {log_suffix, index_suffix, time_index_suffix, txn_index_suffix})
+        for (const auto suffix : {index_suffix, time_index_suffix, txn_index_suffix, log_suffix})
           if (auto done = files_.remove(segment_file(plan_.path, *old_base, suffix)); !done) return done;
       }
       for (const auto suffix : {log_suffix, index_suffix, time_index_suffix, txn_index_suffix}) {
@@ -92,8 +92,9 @@ class Opener {
     return names_.contains(segment_file("", base, suffix).substr(1));
   }
 
+  /// The log last: index files without it are taken for a loss.
   IoResult<void> remove_segment(kafka::Offset base) {
-    for (const auto suffix : {log_suffix, index_suffix, time_index_suffix, txn_index_suffix}) {
+    for (const auto suffix : {index_suffix, time_index_suffix, txn_index_suffix, log_suffix}) {
       if (auto done = files_.remove(segment_file(plan_.path, base, suffix)); !done) return done;
       names_.erase(segment_file("", base, suffix).substr(1));
     }
@@ -237,13 +238,13 @@ class Opener {
   /// Log start and log end as segments and checkpoint say together; an empty log gets its first segment.
   IoResult<void> fix_ends() {
     log_.log_start = plan_.log_start;
+    decltype(log_.segments) old;
     if (!log_.segments.empty()) {
       log_.log_start = std::max(log_.log_start, log_.segments.begin()->first);
       if (log_.log_start > log_.log_end) {
         log::warn("log", "log start {} lies behind the log end {}: the log begins anew there path={}",
                   log_.log_start.value, log_.log_end.value, plan_.path);
-        for (const auto& [base, segment] : std::exchange(log_.segments, {}))
-          if (auto done = remove_segment(base); !done) return done;
+        old = std::exchange(log_.segments, {});
       }
     }
     if (log_.segments.empty()) {
@@ -257,6 +258,9 @@ class Opener {
       for (const auto suffix : {index_suffix, time_index_suffix})
         if (auto done = segment->on_disk->replace_index(suffix, {}); !done) return done;
     }
+    // Not before: a start that finds no segment at all takes that for a loss.
+    for (const auto& [base, segment] : old)
+      if (auto done = remove_segment(base); !done) return done;
     log_.flushed_end =
         plan_.clean ? log_.log_end : std::min(std::max(plan_.recovery_point, log_.log_start), log_.log_end);
     return {};

@@ -69,15 +69,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   must(files.make_directories("/logs/t-0").has_value() && write_file(files, "/logs/journal", file).has_value());
   must(write_file(files, segment_file("/logs/t-0", kafka::Offset(base), log_suffix), there).has_value());
 
-  const auto directory_of = [](const kafka::PartitionId& id) {
-    return id.partition.value == 0 ? std::optional<std::string>("/logs/t-0") : std::nullopt;
+  const auto where = [](const kafka::PartitionId& id) {
+    using Kind = ReplayTo::Kind;
+    if (id.partition.value == 0) return ReplayTo{Kind::directory, "/logs/t-0"};
+    return ReplayTo{id.partition.value == 1 ? Kind::kept_back : Kind::gone, {}};
   };
   const auto before = bytes_in(files);
-  const auto first = replay_journal(files, "/logs/journal", directory_of);
+  const auto first = replay_journal(files, "/logs/journal", where);
   must(first && first->bytes + first->gone + first->left_out <= ring.size());
   must(bytes_in(files) == before + first->bytes);
   // May be repeated: then there is nothing to do.
-  const auto second = replay_journal(files, "/logs/journal", directory_of);
+  const auto second = replay_journal(files, "/logs/journal", where);
   must(second && second->bytes == 0 && second->gone == first->gone && bytes_in(files) == before + first->bytes);
   return 0;
 }

@@ -148,8 +148,7 @@ TEST(FoundOnDisk, AJournalsRecordThatReachesBackOverTheTailIsNone) {
     testing::SimulatedFiles files;
     ASSERT_TRUE(files.make_directories("/logs"));
     ASSERT_TRUE(write_file(files, "/logs/journal", file));
-    const auto replayed =
-        replay_journal(files, "/logs/journal", [](const kafka::PartitionId&) { return std::nullopt; });
+    const auto replayed = replay_journal(files, "/logs/journal", [](const kafka::PartitionId&) { return ReplayTo{}; });
     ASSERT_TRUE(replayed);
     EXPECT_EQ(replayed->gone, whole ? 3000 + second : 3000U);
   }

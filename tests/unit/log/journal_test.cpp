@@ -32,7 +32,7 @@ class JournalRing : public ::testing::Test {
   }
   Replayed replay() {
     const auto done = replay_journal(disk, path, [this](const kafka::PartitionId& one) {
-      return one == id ? std::optional<std::string>("/logs/t-0") : std::nullopt;
+      return one == id ? ReplayTo{ReplayTo::Kind::directory, "/logs/t-0"} : ReplayTo{};
     });
     EXPECT_TRUE(done) << done.error().text;
     return done ? *done : Replayed{};

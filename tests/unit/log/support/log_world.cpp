@@ -1,6 +1,8 @@
 // A log directory on one thread for tests: see the header.
 #include "tests/unit/log/support/log_world.h"
 
+#include <algorithm>
+
 #include "broker/log/stored_batch.h"
 #include "transport/kafka/record_batch.h"
 
@@ -75,10 +77,21 @@ void LogWorld::start() {
   if (!opened) std::abort();
   directory = std::move(*opened);
   directory->on_offline([this](const std::string& reason) { offline_reasons.push_back(reason); });
-  const auto loaded = directory->load([this](const FoundPartition& found) {
-    return std::optional(PartitionPlan{found.topic_id.value_or(kafka::TopicId{}), config, &executor});
-  });
+  const auto loaded = directory->load(
+      [this](const FoundPartition& found) {
+        const auto named = known.find(found.name);
+        const auto id = found.topic_id.value_or(named == known.end() ? kafka::TopicId{} : named->second);
+        return std::optional(PartitionPlan{id, config, &executor});
+      },
+      [this](const kafka::PartitionId& id) {
+        return std::any_of(known.begin(), known.end(), [&](const auto& one) {
+          return one.second == id.topic && one.first.partition == id.partition;
+        });
+      });
   if (!loaded) std::abort();
+  for (const auto& [name, id] : known)
+    if (!directory->find(name)) (void)directory->hold_missing(name, {id, config, &executor});
+  if (!directory->settle()) std::abort();
 }
 
 std::shared_ptr<Partition> LogWorld::create(const std::string& topic, std::int32_t partition, LogConfig topic_config) {
@@ -86,6 +99,7 @@ std::shared_ptr<Partition> LogWorld::create(const std::string& topic, std::int32
   auto made = directory->create({topic, kafka::PartitionIndex(partition)},
                                 PartitionPlan{kafka::Uuid::random(), topic_config, &executor});
   if (!made) std::abort();
+  known[(*made)->name()] = (*made)->topic_id();
   return *made;
 }
 

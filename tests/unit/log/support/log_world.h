@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -73,7 +74,8 @@ class LogWorld {
   ArenaConfig arena_config;
   std::shared_ptr<Arena> arena;
   LogObserver* observer;
-  LogConfig config;  ///< of partitions found at start
+  LogConfig config;                                       ///< of partitions found at start
+  std::map<kafka::TopicPartition, kafka::TopicId> known;  ///< what the metadata would name: all that `create` made
   std::unique_ptr<LogDirectory> directory;
   std::vector<std::string> offline_reasons;
   FileIo* checks = nullptr;  ///< &io: large batches are checked there; null: in the call

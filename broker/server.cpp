@@ -19,6 +19,7 @@
 #include "broker/exposure/worker.h"
 #include "broker/group/coordinator.h"
 #include "broker/home.h"
+#include "broker/memory_limit.h"
 #include "broker/metadata/local_controller.h"
 #include "transport/base/log.h"
 #include "transport/kafka/net/listener.h"
@@ -181,6 +182,12 @@ ResultOf<std::unique_ptr<Server>, std::string> Server::start(const Overrides& ov
   ArenaConfig arena;
   arena.budget_bytes = static_cast<std::uint64_t>(broker.config.memory_bytes);
   arena.chunk_bytes_max = static_cast<std::uint32_t>(broker.config.memory_chunk_bytes_max);
+  if (const auto limit = memory_limit("/proc", "/sys/fs/cgroup"); limit && arena.budget_bytes > *limit)
+    log::warn(
+        "broker",
+        "log.memory.bytes={} is more than the memory of this machine or control group, {} bytes: as logs fill it, "
+        "the kernel may kill the broker; set it lower",
+        arena.budget_bytes, *limit);
   impl->events = std::make_unique<LogEvents>(impl->shards->size());
   broker.events = impl->events.get();
 

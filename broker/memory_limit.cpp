@@ -1,6 +1,8 @@
 // How much memory there is for this process.
 #include "broker/memory_limit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -27,7 +29,8 @@ std::optional<std::uint64_t> memory_limit(const std::string& proc, const std::st
     // In a container the path may be the host's: then the mount itself is the group.
     for (auto path = line.substr(second + 1);; path.resize(path.rfind('/'))) {
       if (path == "/") path.clear();
-      consider(unified ? cgroup + path + "/memory.max" : cgroup + "/memory" + path + "/memory.limit_in_bytes");
+      consider(unified ? fmt::format("{}{}/memory.max", cgroup, path)
+                       : fmt::format("{}/memory{}/memory.limit_in_bytes", cgroup, path));
       if (path.find('/') == std::string::npos) break;
     }
   }

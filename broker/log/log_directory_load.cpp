@@ -82,14 +82,13 @@ ResultOf<std::vector<std::shared_ptr<Partition>>, kafka::Error> LogDirectory::lo
     const std::function<bool(const kafka::PartitionId&)>& expected) {
   std::vector<Loading> work;
   for (const auto& found : found_) {
-    auto decided = plan(found);
+    const auto decided = plan(found);
     if (!decided) {
       log::warn("log", "stray partition directory left alone: {}/{}; delete it if its topic is gone", path(),
                 partition_directory(found.name));
       continue;
     }
-    work.push_back(
-        {found.name, found.topic_id.has_value(), std::move(*decided), path() + "/" + partition_directory(found.name)});
+    work.push_back({found.name, found.topic_id.has_value(), *decided, path() + "/" + partition_directory(found.name)});
   }
   LoadProgress progress(clock_, path(), work.size());
   // A replay makes segment files: what is missing shows before it only.

@@ -191,7 +191,7 @@ class Inspection {
       if (!last) return last.error();
       from = last->position;
     }
-    const auto at = walk(**file, base, from, nullptr);
+    auto at = walk(**file, base, from, nullptr);
     if (!at || *at >= wanted || from == 0) return at;
     return walk(**file, base, 0, nullptr);
   }

@@ -127,7 +127,8 @@ TEST_P(Conformance, AnAccessErrorEndsTheEndpointAndItsPendingReads) {
   for (std::uint32_t i = 0; i < 8; ++i) {
     EXPECT_EQ(done[i].id, i) << "completions come in the order posted";
     if (i < 2)
-      EXPECT_FALSE(done[i].fault);
+      // Soft-iWARP may end a connection before it has sent the answers to what came before.
+      EXPECT_TRUE(!done[i].fault || GetParam().soft_iwarp);
     else
       EXPECT_EQ(done[i].fault, i == 2 ? refused() : Fault::qp_in_error);
   }

@@ -179,8 +179,7 @@ void GroupShard::session_timer(const std::string& group_id, const std::string& m
 }
 
 void GroupShard::remove_member(const GroupPointer& group, const std::string& member_id, std::string_view why) {
-  log::bounded(log::Level::info, "group", "member removed group={} member={} reason=\"{}\"", group->id(), member_id,
-               why);
+  log::info("group", "member removed group={} member={} reason=\"{}\"", group->id(), member_id, why);
   group->remove(member_id);
   if (group->is(GroupState::preparing_rebalance)) {
     maybe_complete_join(group);

@@ -151,8 +151,7 @@ void GroupShard::return_static(const GroupPointer& group, JoinCall call, const s
   group->rejoin(member, std::move(call.request.protocols), call.request.rebalance_timeout_ms,
                 call.request.session_timeout_ms, std::move(call.answer));
   touch(group, member);
-  log::bounded(log::Level::info, "group", "static member is back group={} instance={} member={}", group->id(),
-               *member.instance_id, new_id);
+  log::info("group", "static member is back group={} instance={} member={}", group->id(), *member.instance_id, new_id);
   switch (group->state()) {
     case GroupState::stable:
       if (group->protocol() == group->select_protocol()) {
@@ -209,8 +208,8 @@ void GroupShard::prepare_rebalance(const GroupPointer& group, std::string_view w
   ++group->sync_timer;
   const bool first = group->is(GroupState::empty);
   group->on(GroupEvent::rebalance_wanted, clock_.wall_ms());
-  log::bounded(log::Level::info, "group", "rebalance group={} generation={} members={} reason=\"{}\"", group->id(),
-               group->generation(), group->size(), why);
+  log::info("group", "rebalance group={} generation={} members={} reason=\"{}\"", group->id(), group->generation(),
+            group->size(), why);
   if (!first) {
     if (group->all_joined()) return complete_join(group);
     return schedule_join_end(group, Milliseconds(std::max(group->rebalance_timeout_ms(), 0)));
@@ -246,7 +245,7 @@ void GroupShard::complete_join(const GroupPointer& group) {
   ++group->join_timer;
   for (const auto& id : group->not_rejoined()) {
     if (group->member(id)->is_static()) continue;  // its session, not the rebalance, decides about it
-    log::bounded(log::Level::info, "group", "member left out of the rebalance group={} member={}", group->id(), id);
+    log::info("group", "member left out of the rebalance group={} member={}", group->id(), id);
     group->remove(id);
   }
   if (group->size() != 0 && !group->elect_joined_leader()) {
@@ -255,7 +254,7 @@ void GroupShard::complete_join(const GroupPointer& group) {
   }
   group->next_generation(clock_.wall_ms());
   if (group->is(GroupState::empty)) {
-    log::bounded(log::Level::info, "group", "group is empty group={} generation={}", group->id(), group->generation());
+    log::info("group", "group is empty group={} generation={}", group->id(), group->generation());
     log_->append({group_record(group->id(), group->to_record(nullptr))}, [group](ErrorCode error) {
       if (error != ErrorCode::none)
         log::bounded(log::Level::warn, "group", "empty group not stored group={} code={}", group->id(),
@@ -263,8 +262,8 @@ void GroupShard::complete_join(const GroupPointer& group) {
     });
     return;
   }
-  log::bounded(log::Level::info, "group", "generation begins group={} generation={} members={} protocol={}",
-               group->id(), group->generation(), group->size(), group->protocol().value_or(""));
+  log::info("group", "generation begins group={} generation={} members={} protocol={}", group->id(),
+            group->generation(), group->size(), group->protocol().value_or(""));
   const auto generation = group->generation();
   std::vector<std::string> ids;
   group->each_member([&](GroupMember& member) { ids.push_back(member.id); });

@@ -267,8 +267,7 @@ void GroupShard::expire_offsets() {
                      kafka::name(error));
     });
   }
-  if (offsets != 0)
-    log::bounded(log::Level::info, "group", "expired offsets removed partition={} offsets={}", index_, offsets);
+  if (offsets != 0) log::info("group", "expired offsets removed partition={} offsets={}", index_, offsets);
   at(Milliseconds(settings_.offsets_retention_check_interval_ms), [](GroupShard& self) { self.expire_offsets(); });
 }
 

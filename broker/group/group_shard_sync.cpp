@@ -69,8 +69,7 @@ void GroupShard::store_assignment(const GroupPointer& group, const kafka::SyncGr
                  });
                  group->on(GroupEvent::assignment_stored, self->clock_.wall_ms());
                  self->propagate(group, ErrorCode::none);
-                 log::bounded(log::Level::info, "group", "stable group={} generation={} members={}", group->id(),
-                              generation, group->size());
+                 log::info("group", "stable group={} generation={} members={}", group->id(), generation, group->size());
                });
 }
 
@@ -104,7 +103,7 @@ void GroupShard::expire_pending_sync(const GroupPointer& group, std::int32_t gen
   if (!group->is(GroupState::completing_rebalance) && !group->is(GroupState::stable)) return;
   const auto late = group->pending_sync();
   for (const auto& id : late) {
-    log::bounded(log::Level::info, "group", "member never synced group={} member={}", group->id(), id);
+    log::info("group", "member never synced group={} member={}", group->id(), id);
     group->remove(id);
   }
   prepare_rebalance(group, "members joined and never synced");
@@ -158,8 +157,8 @@ kafka::LeaveGroupResponse GroupShard::leave(const kafka::LeaveGroupRequest& requ
       result.error_code = group->check_member(id, who.group_instance_id);
     }
     if (result.error_code != ErrorCode::none) continue;
-    log::bounded(log::Level::info, "group", "member left group={} member={} reason=\"{}\"", group->id(), id,
-                 who.reason.value_or("not given"));
+    log::info("group", "member left group={} member={} reason=\"{}\"", group->id(), id,
+              who.reason.value_or("not given"));
     group->remove(id);
     anyone = true;
   }

@@ -2,6 +2,7 @@
 """Whoever reaches a port may send what he likes: of each kind of line that he causes the broker's log has a few a second, and
 says how many it left out."""
 
+import contextlib
 import glob
 import os
 import re
@@ -67,6 +68,29 @@ class Flood(unittest.TestCase):
                     self.assertLessEqual(len(lines), A_SECOND * (int(seconds) + 1) + 1)
                     left_out = sum(int(count) for line in lines for count in re.findall(r" left_out=(\d+)$", line.rstrip()))
                     self.assertEqual(len(lines) + left_out, FLOOD + 1)
+
+    def test_the_start_of_many_groups_is_told_whole(self):
+        def text(value):
+            return struct.pack(">h", len(value)) + value
+
+        with brokers.running("ours", program=BROKER) as broker, contextlib.ExitStack() as open_ones:
+            def asked(what):
+                one = open_ones.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=10))
+                one.sendall(what)
+                return one
+
+            for number in range(FLOOD):
+                group = b"job-%d" % number
+                until = time.monotonic() + 20
+                while asked(request(10, 0, text(b"") + text(group))).recv(4096)[8:10] != b"\0\0":
+                    self.assertLess(time.monotonic(), until, "no coordinator")
+                    time.sleep(0.1)
+                asked(request(11, 0, text(b"") + text(group) + struct.pack(">i", 30000) + text(b"") + text(b"consumer")
+                              + struct.pack(">i", 1) + text(b"range") + struct.pack(">i", 0)))
+            time.sleep(1)
+            with open(broker.log, encoding="utf-8", errors="replace") as log:
+                begun = set(re.findall(r" rebalance group=(\S+) ", log.read()))
+            self.assertEqual(len(begun), FLOOD)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,8 @@ inline constexpr std::uint64_t bounded_lines_max = 10;
 [[nodiscard]] std::optional<std::uint64_t> admit(std::string_view text);
 
 /// For every line that somebody at the other end of a socket can cause: a flood of one kind, which is a format text,
-/// costs `bounded_lines_max` lines a second; the next line that is written ends with ` left_out=N`.
+/// costs `bounded_lines_max` lines a second; the next line that is written ends with ` left_out=N`. What groups and
+/// members rightly do is told whole, by `info`: a large job's start is no flood.
 template <class... Args>
 void bounded(Level level, std::string_view room, fmt::format_string<Args...> format, Args&&... args) {
   if (!enabled(level)) return;

@@ -419,6 +419,13 @@ class Data(Ciuic):
         broker.start()
         until(lambda: "brokers can be reached again" in said(), 15)
 
+    def test_words_of_kafkas_own_tools_are_answered_by_ours(self):
+        for words, remedy in ((["consume", "t", "--from-beginning"], "--offset beginning"), (["consume", "--topic", "t"], "the topic's name alone"),
+                              (["consume", "t", "--max-messages=3"], "--count"), (["topics", "create", "t", "--replication-factor", "1"], "--replicas"),
+                              (["topics", "--list"], "ciuic topics list"), (["topics", "--describe", "--topic", "t"], "ciuic topics describe"),
+                              (["produce", "t", "--producer-property", "linger.ms=1"], "-X key=value")):
+            self.refused(*words, status=2, names=next(word for word in words if word.startswith("--")).split("=")[0], remedy=remedy)
+
     def test_refusals_of_consume_name_the_input_and_the_remedy(self):
         self.filled(1)
         for words in (["-e"], ["-e", "-p", "0"], ["-g", "g"]):

@@ -7,6 +7,7 @@
 #include "client/include/ciuic/client.h"
 #include "tools/ciuic/commands.h"
 #include "tools/ciuic/failure.h"
+#include "tools/ciuic/kafka_words.h"
 #include "transport/base/log.h"
 
 namespace ciuic::tool {
@@ -22,16 +23,27 @@ void add_common(CLI::App& command, Common& common) {
 
 namespace {
 
+/// What Kafka's names of options are here.
+std::string hints(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) {
+    const auto name = std::string_view(word).substr(0, word.find('='));
+    for (const auto& [theirs, ours] : kafka_words)
+      if (theirs == name) text += fmt::format("{} is here: {}\n", theirs, ours);
+  }
+  return text;
+}
+
 /// CLI11's text, but where a subcommand is wanted: the word that is none, and those that are.
 std::string usage_text(const CLI::App* app, const CLI::Error& error) {
   while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
   const auto known = app->get_subcommands([](const CLI::App*) { return true; });
-  if (known.empty()) return CLI::FailureMessage::simple(app, error);
   const auto words = app->remaining();
+  if (known.empty()) return CLI::FailureMessage::simple(app, error) + hints(words);
   auto text =
       app->get_name() + ": " + (words.empty() ? "a subcommand is required" : words.front() + " is no subcommand");
   for (const auto* each : known) text += (each == known.front() ? ": " : ", ") + each->get_name();
-  return text + "\nRun with --help for more information.\n";
+  return text + "\nRun with --help for more information.\n" + hints(words);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // What only ucx promises, and what UCX does not keep anybody from: docs/fabric.md says it as it is seen here.
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -52,9 +53,49 @@ class UcxStranger {
     return lost;
   }
 
+  enum class Way { get, put };
+  /// Between our 64 bytes, 0xEE each, and whatever is at the broker's address. False: refused, or nothing for 10 s.
+  bool move(Way way, std::uint64_t address) {
+    const auto put = reinterpret_cast<decltype(&::ucp_put_nbx)>(::dlsym(handle_, "ucp_put_nbx"));
+    ucp_mem_map_params_t own{};
+    own.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+    own.address = bytes.data();
+    own.length = bytes.size();
+    ucp_mem_h mapped = nullptr;
+    void* packed = nullptr;
+    std::size_t length = 0;
+    ucp_rkey_h key = nullptr;
+    // A key of our own memory opens the broker's.
+    if (library_.mem_map(context_->handle, &own, &mapped) != UCS_OK ||
+        library_.rkey_pack(context_->handle, mapped, &packed, &length) != UCS_OK ||
+        library_.ep_rkey_unpack(endpoint_, packed, &key) != UCS_OK)
+      std::abort();
+    ucp_request_param_t none{};
+    auto* const request = way == Way::get ? library_.get_nbx(endpoint_, bytes.data(), bytes.size(), address, key, &none)
+                                          : put(endpoint_, bytes.data(), bytes.size(), address, key, &none);
+    auto status = UCS_PTR_STATUS(request);
+    const auto until = system_clock().now() + 10s;
+    while (UCS_PTR_IS_PTR(request) && !lost && system_clock().now() < until) {
+      worker_->progress();
+      status = library_.request_check_status(request);
+      if (status != UCS_INPROGRESS) break;
+    }
+    if (UCS_PTR_IS_PTR(request)) library_.request_free(request);
+    library_.rkey_destroy(key);
+    library_.rkey_buffer_release(packed);
+    (void)library_.mem_unmap(context_->handle, mapped);
+    return status == UCS_OK;
+  }
+
   bool lost = false;
+  std::array<std::byte, 64> bytes = [] {
+    std::array<std::byte, 64> filled{};
+    filled.fill(std::byte{0xEE});
+    return filled;
+  }();
 
  private:
+  void* handle_ = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
   const ucx::Library& library_ = *ucx::Library::load().value();
   std::shared_ptr<const ucx::Context> context_ = ucx::Context::open(library_, ucx::Side::reading, "tcp").value();
   std::unique_ptr<ucx::Worker> worker_ = ucx::Worker::open(context_).value();
@@ -71,6 +112,18 @@ class Ucx : public ::testing::TestWithParam<Subject> {
 };
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Ucx);
+
+/// UCX keeps nobody from it, which is why the broker must be told that readers are trusted. Where this fails, UCX has
+/// become better, and docs/fabric.md has to say so.
+TEST_P(Ucx, WhoeverReachesThePortReadsAndWritesWithoutAToken) {
+  UcxStranger stranger(pair_.listener->address());
+  const auto before = pair_.memory->bytes().data();  // not even exposed
+  ASSERT_TRUE(stranger.move(UcxStranger::Way::get, reinterpret_cast<std::uintptr_t>(before)));
+  EXPECT_EQ(stranger.bytes[1], Pair::pattern(1));
+  stranger.bytes.fill(std::byte{0xEE});
+  ASSERT_TRUE(stranger.move(UcxStranger::Way::put, reinterpret_cast<std::uintptr_t>(before)));
+  EXPECT_TRUE(Pair::soon([&] { return before[1] == std::byte{0xEE}; }));
+}
 
 /// Reading past the end of what is mapped would end the broker: whoever slept must not come back to it.
 TEST_P(Ucx, AReaderThatSleepsThroughARegionsEndIsCut) {
@@ -150,6 +203,21 @@ TEST_P(Ucx, AStrangerWhoDoesNotSpeakUcxHoldsNobodyUp) {
   EXPECT_TRUE(pair_.read(**another, *pair_.region->remote().sub(0, 64)));
   EXPECT_LT(system_clock().now() - began, 2s);
 }
+
+/// UCX takes the handlers of crashes for itself when it is loaded.
+std::array<void*, 4> handlers_now() {
+  std::array<void*, 4> now{};
+  std::size_t n = 0;
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) {
+    struct sigaction action {};
+    (void)::sigaction(signal, nullptr, &action);
+    now[n++] = reinterpret_cast<void*>(action.sa_handler);
+  }
+  return now;
+}
+const auto handlers_before_main = handlers_now();
+
+TEST_P(Ucx, TheProcessKeepsItsSignalHandlers) { EXPECT_EQ(handlers_now(), handlers_before_main); }
 
 TEST_P(Ucx, AnIdleConnectionCostsTheBrokerNothing) {
   expect_reading();

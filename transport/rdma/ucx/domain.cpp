@@ -20,12 +20,12 @@ Result<std::shared_ptr<const Context>> Seat::context() {
   return context_;
 }
 
-std::uint64_t Seat::add(Exposed exposed) {
+std::uint64_t Seat::add(const Exposed& exposed) {
   const std::scoped_lock lock(mutex_);
   while (true) {
     std::uint64_t key = 0;
     if (::getrandom(&key, sizeof key, 0) != sizeof key) std::abort();  // a guessable key is worse
-    if (keys_.try_emplace(key, std::move(exposed)).second) return key;
+    if (keys_.try_emplace(key, exposed).second) return key;
   }
 }
 

@@ -36,7 +36,7 @@ class Seat {
     Buffer packed;
   };
   /// The key that it has from now on.
-  [[nodiscard]] std::uint64_t add(Exposed exposed);
+  [[nodiscard]] std::uint64_t add(const Exposed& exposed);
   /// Nothing if the key is none, or another domain's.
   [[nodiscard]] std::optional<Exposed> find(std::uint64_t key, const UcxDomain& domain) const;
   /// Nobody learns the key any more, nobody reads by it.

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "transport/base/fork_guard.h"
@@ -292,7 +293,10 @@ void UcxEndpoint::take_answer(const Said& said) {
 
 void UcxEndpoint::take_forget(std::uint64_t key) {
   const auto found = keys_.find(key);
-  if (found == keys_.end()) return;
+  if (found == keys_.end()) {  // its rkey was of no use here
+    worker_->send(endpoint_, Kind::forgot, KeyWord{htobe64(key)});
+    return;
+  }
   found->second.ending = true;
   if (found->second.running == 0) idle_.push_back(key);
 }

@@ -16,6 +16,7 @@
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "transport/base/log.h"
@@ -142,7 +143,10 @@ Result<void> UcxListener::listen_at(Address address) {
   }
   ucp_listener_attr_t seen{};
   seen.field_mask = UCP_LISTENER_ATTR_FIELD_SOCKADDR;
-  if (const auto status = library.listener_query(listening_, &seen); status != UCS_OK) return fault_of(status);
+  if (const auto status = library.listener_query(listening_, &seen); status != UCS_OK) {
+    library.listener_destroy(std::exchange(listening_, nullptr));
+    return fault_of(status);
+  }
   address.storage = seen.sockaddr;
   address_ = address.text();
   log::info("rdma", "ucx: listening address={} version={}", address_, library.get_version_string());
@@ -182,10 +186,7 @@ Result<void> UcxListener::start() {
 }
 
 UcxListener::~UcxListener() {
-  if (!thread_.joinable()) {
-    if (listening_ != nullptr) context_->library.listener_destroy(listening_);
-    return;
-  }
+  if (!thread_.joinable()) return;
   seat_->leave(*this);
   stopping_.store(true);
   wake();
@@ -224,6 +225,7 @@ void UcxListener::work() {
     end_keys();
     sleep();
   }
+  for (auto* const request : std::exchange(requests_, {})) (void)context_->library.listener_reject(listening_, request);
   context_->library.listener_destroy(listening_);
   drop_if([](const Peer&) { return true; }, "the broker stops");
   const auto until = clock_.now() + Milliseconds(500);

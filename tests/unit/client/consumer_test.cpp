@@ -450,11 +450,10 @@ TEST(Consumer, TransportRdmaInsists) {
   EXPECT_EQ(got.error().trouble, Trouble::no_one_sided_path);
 }
 
-/// Over libfabric's TCP and over UCX, on which a hostile reader could do harm: the broker has to be told that there is
-/// none.
-TEST(Consumer, ReadsByLibfabricAndUcxWhereReadersAreTrusted) {
-  for (const auto& [provider, trusted] : {std::pair("ofi", true), {"ofi", false}, {"ucx", true}, {"ucx", false}}) {
-    TestBroker broker{{"onesided.providers", provider},
+/// Over libfabric's TCP, on which a hostile reader could do harm: the broker has to be told that there is none.
+TEST(Consumer, ReadsByLibfabricWhereReadersAreTrusted) {
+  for (const bool trusted : {true, false}) {
+    TestBroker broker{{"onesided.providers", "ofi"},
                       {"onesided.listen", "127.0.0.1"},
                       {"rdma.trusted.readers", trusted ? "true" : "false"}};
     broker.create_topic("data", 1);
@@ -463,7 +462,7 @@ TEST(Consumer, ReadsByLibfabricAndUcxWhereReadersAreTrusted) {
     ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}}));
     if (trusted) {
       expect_numbers(read(consumer, 1000), 0, 1000);
-      EXPECT_EQ(consumer.path({"data", 0}).provider, provider);
+      EXPECT_EQ(consumer.path({"data", 0}).provider, "ofi");
     } else {
       const auto got = consumer.poll(10s);
       ASSERT_FALSE(got);

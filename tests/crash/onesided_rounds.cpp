@@ -1,6 +1,6 @@
 // Kill and restart of brokers and one-sided readers by seed, while records are produced: each is read once, in order.
-//   onesided_rounds BROKER                       the rounds; CIUIC_ROUNDS, CIUIC_SEED, CIUIC_PROVIDER (shm, verbs, ofi)
-//   onesided_rounds read BOOTSTRAP PROVIDER OFFSET…   a reader, started by the above: one line a poll on stdout
+//   onesided_rounds BROKER                       the rounds; CIUIC_ROUNDS, CIUIC_SEED, CIUIC_PROVIDER (shm, verbs, ofi,
+//   ucx) onesided_rounds read BOOTSTRAP PROVIDER OFFSET…   a reader, started by the above: one line a poll on stdout
 // In the guest of tools/rdma-vm (CIUIC_PROVIDER=verbs) rounds also cut the wire, lose packets and remove the device.
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -212,7 +212,7 @@ class Rounds {
          {"log.dirs=" + folder_ + "/logs", fmt::format("listeners=PLAINTEXT://127.0.0.1:{}", port_),
           fmt::format("num.partitions={}", partitions), std::string("onesided.lease.ms=1500"),
           "onesided.providers=" + provider_,
-          "onesided.listen=" + env("RDMA_VM_ADDR1", provider_ == "ofi" ? "127.0.0.1" : ""),
+          "onesided.listen=" + env("RDMA_VM_ADDR1", provider_ == "ofi" || provider_ == "ucx" ? "127.0.0.1" : ""),
           std::string("rdma.trusted.readers=true"), std::string("log.segment.bytes=1048576"),
           std::string("log.memory.bytes=67108864")}) {
       words.push_back("--override");

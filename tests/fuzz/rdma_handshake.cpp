@@ -1,6 +1,6 @@
 // What strangers say before there is any trust between the ends. The first byte's low bits choose: 0 the messages of
-// shm, verbs and ofi and the addresses alone; 1 a broker of shm that answers a client as it likes; 2 a client of shm
-// that asks a broker as it likes. Each message has two bytes of length before it.
+// shm, verbs, ofi and ucx and the addresses alone; 1 a broker of shm that answers a client as it likes; 2 a client of
+// shm that asks a broker as it likes. Each message has two bytes of length before it.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -18,12 +18,14 @@
 #include "transport/rdma/ofi/protocol.h"
 #include "transport/rdma/shm/protocol.h"
 #include "transport/rdma/shm/shm.h"
+#include "transport/rdma/ucx/protocol.h"
 #include "transport/rdma/verbs/protocol.h"
 
 using namespace ciuic;
 using fuzz::Input;
 using fuzz::must;
 namespace ofi = rdma::ofi;
+namespace ucx = rdma::ucx;
 namespace shm = rdma::shm;
 namespace verbs = rdma::verbs;
 
@@ -50,6 +52,8 @@ void messages(Input input) {
   must(verbs::parse<verbs::Hello>(nullptr, sizeof(verbs::Hello)) == std::nullopt);
   must(ofi::parse<ofi::Hello>(bytes).has_value() == (bytes.size() >= sizeof(ofi::Hello)));
   must(ofi::parse<ofi::Welcome>(bytes).has_value() == (bytes.size() >= sizeof(ofi::Welcome)));
+  must(ucx::parse<ucx::Hello>(bytes).has_value() == (bytes.size() == sizeof(ucx::Hello)));
+  must(ucx::parse<ucx::KeyAnswer>(bytes).has_value() == (bytes.size() == sizeof(ucx::KeyAnswer)));
   (void)rdma::Token::from(bytes);
   if (const auto all = rdma::parse_addresses(as_text(bytes))) {
     must(!all->empty());

@@ -12,6 +12,7 @@
 
 #include "tools/ciuic/finding.h"
 #include "transport/rdma/ofi/ofi.h"
+#include "transport/rdma/ucx/ucx.h"
 #include "transport/rdma/verbs/verbs.h"
 
 namespace ciuic::tool {
@@ -103,6 +104,20 @@ Finding libfabric() {
   return {
       "libfabric", State::good, fmt::format("{} ({}); {}", file, found->version, joined(words)),
       found->usable.front().name == "tcp" ? "a broker offers ofi over TCP with rdma.trusted.readers=true only" : ""};
+}
+
+/// What `ucx` would read by.
+Finding ucx() {
+  const auto version = rdma::look_at_ucx();
+  if (!version)
+    return {"ucx", State::hint, "not on this host, or older than 1.13",
+            "install libucx0 where onesided.providers names ucx; verbs and shm do without"};
+  const char* const transports = std::getenv("UCX_TLS");
+  return {
+      "ucx", State::good,
+      fmt::format("{} ({}); UCX_TLS={}", library_file("libucp.so.0"), *version,
+                  transports != nullptr ? transports : "(not set: UCX chooses)"),
+      "a broker offers it with rdma.trusted.readers=true only: it keeps nobody from reading and writing the broker"};
 }
 
 /// What a broker with an empty onesided.listen offers, and a reader here connects from.
@@ -222,7 +237,7 @@ Finding iommu() {
 }  // namespace
 
 std::vector<Finding> fabric_findings() {
-  std::vector<Finding> all{ports(), libfabric()};
+  std::vector<Finding> all{ports(), libfabric(), ucx()};
   // The rest only says something where there is a device.
   if (entries(devices_folder).empty()) return all;
   for (auto* const look : {device_files, libraries, addresses, gids, frame_size, counters, gpus, iommu})

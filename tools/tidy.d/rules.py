@@ -10,11 +10,12 @@ MAY_INCLUDE = {
     "transport/rdma": ["transport/base"],
     # The registry is the one file that names them all.
     "transport/rdma/providers.cpp": ["transport/base", "transport/rdma", "transport/rdma/memory", "transport/rdma/shm",
-                                     "transport/rdma/verbs", "transport/rdma/ofi"],
+                                     "transport/rdma/verbs", "transport/rdma/ofi", "transport/rdma/ucx"],
     "transport/rdma/memory": ["transport/base", "transport/rdma"],
     "transport/rdma/shm": ["transport/base", "transport/rdma"],
     "transport/rdma/verbs": ["transport/base", "transport/rdma"],
     "transport/rdma/ofi": ["transport/base", "transport/rdma"],
+    "transport/rdma/ucx": ["transport/base", "transport/rdma"],
     "transport/onesided": ["transport/base", "transport/kafka", "transport/rdma"],
     "broker/log": ["transport/base", "transport/kafka"],
     "broker/settings": ["transport/base", "broker/log"],

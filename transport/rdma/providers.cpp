@@ -9,6 +9,7 @@
 #include "transport/rdma/ofi/ofi.h"
 #include "transport/rdma/registry.h"
 #include "transport/rdma/shm/shm.h"
+#include "transport/rdma/ucx/ucx.h"
 #include "transport/rdma/verbs/verbs.h"
 
 namespace ciuic::rdma {
@@ -20,6 +21,8 @@ constexpr std::array factories{
                     [](const Clock& clock) { return make_verbs_provider(clock); }},
     ProviderFactory{"ofi", "libfabric: its verbs, or TCP for readers that are trusted",
                     [](const Clock& clock) { return make_ofi_provider(clock); }, true},
+    ProviderFactory{"ucx", "UCX, for readers that are trusted",
+                    [](const Clock& clock) { return make_ucx_provider(clock); }, true},
     ProviderFactory{"shm", "same host: broker memory mapped read-only, zero copy",
                     [](const Clock& clock) -> Result<std::shared_ptr<Provider>> { return make_shm_provider(clock); }},
     ProviderFactory{"memory", "same process: the reference, for tests and embedding",

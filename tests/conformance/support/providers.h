@@ -13,6 +13,7 @@
 #include "transport/rdma/memory/memory.h"
 #include "transport/rdma/ofi/ofi.h"
 #include "transport/rdma/registry.h"
+#include "transport/rdma/ucx/ucx.h"
 
 namespace ciuic::testing {
 
@@ -52,6 +53,12 @@ inline std::vector<Subject> all_subjects() {
   if (make_ofi_provider(system_clock())) {
     Subject tcp{"ofi_tcp", [](const Clock& clock) { return make_ofi_provider(clock, "tcp").value(); }, "127.0.0.1:0"};
     tcp.silent_refusals = tcp.trusted_readers = true;
+    all.push_back(tcp);
+  }
+  // So does UCX's.
+  if (make_ucx_provider(system_clock())) {
+    Subject tcp{"ucx_tcp", [](const Clock& clock) { return make_ucx_provider(clock, "tcp").value(); }, "127.0.0.1:0"};
+    tcp.trusted_readers = true;
     all.push_back(tcp);
   }
   const char* const here = std::getenv("RDMA_VM_ADDR0");

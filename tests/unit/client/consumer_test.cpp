@@ -450,10 +450,11 @@ TEST(Consumer, TransportRdmaInsists) {
   EXPECT_EQ(got.error().trouble, Trouble::no_one_sided_path);
 }
 
-/// Over libfabric's TCP, on which a hostile reader could do harm: the broker has to be told that there is none.
-TEST(Consumer, ReadsByLibfabricWhereReadersAreTrusted) {
-  for (const bool trusted : {true, false}) {
-    TestBroker broker{{"onesided.providers", "ofi"},
+/// Over libfabric's TCP and over UCX, on which a hostile reader could do harm: the broker has to be told that there is
+/// none.
+TEST(Consumer, ReadsByLibfabricAndUcxWhereReadersAreTrusted) {
+  for (const auto& [provider, trusted] : {std::pair("ofi", true), {"ofi", false}, {"ucx", true}, {"ucx", false}}) {
+    TestBroker broker{{"onesided.providers", provider},
                       {"onesided.listen", "127.0.0.1"},
                       {"rdma.trusted.readers", trusted ? "true" : "false"}};
     broker.create_topic("data", 1);
@@ -462,7 +463,7 @@ TEST(Consumer, ReadsByLibfabricWhereReadersAreTrusted) {
     ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}}));
     if (trusted) {
       expect_numbers(read(consumer, 1000), 0, 1000);
-      EXPECT_EQ(consumer.path({"data", 0}).provider, "ofi");
+      EXPECT_EQ(consumer.path({"data", 0}).provider, provider);
     } else {
       const auto got = consumer.poll(10s);
       ASSERT_FALSE(got);

@@ -2,6 +2,7 @@
 #include "transport/rdma/ucx/library.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <ucs/debug/log_def.h>
 
 #include <array>
@@ -53,6 +54,9 @@ ucs_log_func_rc_t tell(const char* /*file*/, unsigned /*line*/, const char* /*fu
 Result<const Library*> Library::load_once() {
   static Library library;
   const KeptHandlers handlers;
+  // Read when it is loaded. UCX would else patch mmap, madvise and their like for the whole process, a trainer's too,
+  // for a cache of registrations that is not used here.
+  ::setenv("UCX_MEM_EVENTS", "n", 0);
   void* handle = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   void* services = handle != nullptr ? ::dlopen("libucs.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) : nullptr;
   if (handle == nullptr || services == nullptr) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -31,6 +32,7 @@ struct Session {
   std::map<std::string, std::shared_ptr<rdma::Domain>, std::less<>> domains;  // by provider
   std::unordered_map<std::int64_t, GrantRecord> grants;
   std::uint32_t grants_pending = 0;
+  Clock::TimePoint heard_at{};     // its last request, or our last answer of a grant
   std::function<void()> end_wait;  // of the long poll under way
   bool closed = false;             // renewed no more; removed when its leases are over
 };
@@ -56,6 +58,12 @@ struct Exposure::Core : std::enable_shared_from_this<Exposure::Core> {
   void release(const ExposurePeer& peer, const kafka::OneSidedReleaseRequest& request,
                const Done<kafka::OneSidedReleaseResponse>& done);
   void end_session(Session& session, RevocationReason reason);
+  /// How long a session may say nothing. A host that lost its power, or a reader that is frozen, keeps its TCP
+  /// connection for minutes or for ever: what it holds here, and its place among its principal's, must not wait for
+  /// that. A reader says something four times a lease; before its first word it may be busy connecting.
+  [[nodiscard]] Clock::Duration patience() const {
+    return Milliseconds(std::max(std::int64_t{2} * settings.lease_ms, std::int64_t{settings.token_ms}));
+  }
   void sweep_sessions();
   void sweep_partitions(std::size_t shard);
   void start_sweeping();
@@ -65,9 +73,10 @@ struct Exposure::Core : std::enable_shared_from_this<Exposure::Core> {
   /// Its registrations go, slots and chunks, on every shard.
   void drop_domain(const std::shared_ptr<rdma::Domain>& domain);
   void drop_denied_slots();
-  /// Registrations without a lease go, on every shard. False: they went less than a lease ago, and it did not help.
-  /// Any thread.
-  [[nodiscard]] bool make_room();
+  /// A device refused to pin more for the principal. Registrations without a lease go on every shard, of whoever has
+  /// most first; then everybody's, and what that one has above its share goes as its leases run out. False: both were
+  /// done less than a lease ago. Any thread.
+  [[nodiscard]] bool make_room(std::string_view principal, rdma::Fault fault);
   void run_blocking(Task task, Turn turn) { blocking ? blocking(std::move(task), turn) : task(); }
   void refused(RefusalReason reason) { ++metrics.refusals[static_cast<std::size_t>(reason)]; }
   // grants.cpp
@@ -91,8 +100,9 @@ struct Exposure::Core : std::enable_shared_from_this<Exposure::Core> {
   std::function<void(Task, Turn)> blocking;
   const std::function<bool(const std::string& principal, const std::string& topic)> may_read =
       [this](const std::string& principal, const std::string& topic) { return lookup()->may_read(principal, topic); };
-  const std::function<bool()> make_room_now = [this] { return make_room(); };
-  std::atomic<std::int64_t> made_room_at{std::numeric_limits<std::int64_t>::min()};  // of the clock, in its ticks
+  const std::function<bool(std::string_view, rdma::Fault)> make_room_now =
+      [this](std::string_view principal, rdma::Fault fault) { return make_room(principal, fault); };
+  std::shared_ptr<PinnedShares> shares;
   ExposureMetrics metrics;
   std::string boot_id;
   std::vector<Listening> listening;
@@ -100,11 +110,16 @@ struct Exposure::Core : std::enable_shared_from_this<Exposure::Core> {
 
   // On home.
   std::unordered_map<rdma::SessionId, std::unique_ptr<Session>> sessions;
-  std::map<std::pair<const rdma::Provider*, std::string>, std::shared_ptr<rdma::Domain>> domains;
+  std::vector<std::pair<const rdma::Provider*, std::shared_ptr<rdma::Domain>>> domains;
   std::int64_t next_grant = 1;
   bool closing = false;
 
   mutable std::mutex mutex;  // of what follows
+  struct RoomMaking {
+    std::optional<Clock::TimePoint> began{};
+    Clock::TimePoint acted{};
+    int steps = 0;
+  } room_making;
   std::shared_ptr<const ExposureLookup> lookup_now;
   struct OfTopic {
     std::weak_ptr<SlotBlock> slots;

@@ -50,6 +50,7 @@ Exposure::Core::Core(Parts parts)
       home(*parts.home),
       arena(std::move(parts.arena)),
       blocking(std::move(parts.blocking)),
+      shares(std::make_shared<PinnedShares>(clock, 3 * Milliseconds(settings.lease_ms + settings.read_ms_max))),
       boot_id(boot_of(rdma::host_id())),
       lookup_now(std::make_shared<const ExposureLookup>(std::move(parts.lookup))) {
   for (auto* executor : parts.executors) shards.push_back({executor, {}});
@@ -59,8 +60,9 @@ Exposure::Core::Core(Parts parts)
     options.runtime_dir = settings.runtime_dir;
     options.socket_mode = settings.socket_mode;
     if (provider->crosses_hosts()) options.address = settings.listen;
-    options.connections_per_principal_max = settings.sessions_per_principal_max;
-    options.connections_max = settings.sessions_max;
+    // A session may have two.
+    options.connections_per_principal_max = 2 * settings.sessions_per_principal_max;
+    options.connections_max = 2 * settings.sessions_max;
     auto listener = provider->listen(options);
     if (!listener) {
       // Who is refused as a listener has said why; the fault's own words are for a connection.
@@ -86,7 +88,9 @@ Exposure::Core::Core(Parts parts)
       log::warn("exposure", "readers are trusted provider={} address={} not_enforced=\"{}\"", provider->name(),
                 (*listener)->address(), lacks);
     }
-    log::info("exposure", "one-sided readers welcome provider={} address={}", provider->name(), (*listener)->address());
+    // Without an address it waits for a device, and has said so.
+    if (const auto address = (*listener)->address(); !address.empty())
+      log::info("exposure", "one-sided readers welcome provider={} address={}", provider->name(), address);
     listening.push_back({std::move(provider), std::move(*listener)});
   }
 }
@@ -112,7 +116,7 @@ std::shared_ptr<PartitionExposure> Exposure::Core::find_or_make(const std::share
     if (block)
       at = std::make_shared<PartitionExposure>(
           partition, std::move(block),
-          PartitionExposure::Shared{settings, clock, metrics, arena, blocking, may_read, make_room_now});
+          PartitionExposure::Shared{settings, clock, metrics, arena, blocking, may_read, make_room_now, shares});
   }
   auto found = at;
   if (!found) shard_of(partition->executor()).partitions.erase(partition.get());
@@ -124,7 +128,7 @@ std::shared_ptr<SlotBlock> Exposure::Core::block_for(const Partition& partition)
   auto& at = blocks[{partition.topic_id(), partition.name().partition.value / onesided::slots_per_block}];
   auto block = at.slots.lock();
   if (!block) {
-    block = SlotBlock::make();
+    block = SlotBlock::make(shares);
     at = {block, partition.name().topic};
   }
   return block;
@@ -155,22 +159,21 @@ Session* Exposure::Core::session_of(const ExposurePeer& peer, std::int64_t id) {
                  peer.principal, found->second->principal);
     return nullptr;
   }
+  found->second->heard_at = clock.now();
   return found->second.get();
 }
 
 std::shared_ptr<rdma::Domain> Exposure::Core::domain_for(const Listening& one, const std::string& principal) {
-  auto& domain = domains[{one.provider.get(), principal}];
-  if (!domain) {
-    auto opened = one.provider->open_domain(principal);
-    if (opened)
-      domain = std::move(*opened);
-    else
-      log::bounded(log::Level::warn, "exposure", "no protection domain provider={} principal={}: {}; {}",
-                   one.provider->name(), principal, rdma::text(opened.error()), rdma::remedy(opened.error()));
+  // One that is not current goes with the sessions that have it.
+  for (const auto& [of, domain] : domains)
+    if (of == one.provider.get() && domain->principal() == principal && domain->current()) return domain;
+  auto opened = one.provider->open_domain(principal);
+  if (!opened) {
+    log::bounded(log::Level::warn, "exposure", "no protection domain provider={} principal={}: {}; {}",
+                 one.provider->name(), principal, rdma::text(opened.error()), rdma::remedy(opened.error()));
+    return nullptr;
   }
-  auto found = domain;
-  if (!found) domains.erase({one.provider.get(), principal});
-  return found;
+  return domains.emplace_back(one.provider.get(), std::move(*opened)).second;
 }
 
 void Exposure::Core::connect(const ExposurePeer& peer, const kafka::OneSidedConnectRequest& request,
@@ -199,6 +202,7 @@ void Exposure::Core::connect(const ExposurePeer& peer, const kafka::OneSidedConn
   session->id = random_id();
   session->principal = peer.principal;
   session->connection = peer.connection;
+  session->heard_at = clock.now();
   const bool same_host = boot_of(request.host_id) == boot_id;
   for (auto& one : listening) {
     const bool asked =
@@ -208,12 +212,16 @@ void Exposure::Core::connect(const ExposurePeer& peer, const kafka::OneSidedConn
     if (address.empty()) continue;  // its devices are gone
     auto domain = domain_for(one, peer.principal);
     if (!domain) continue;
-    const auto token = rdma::Token::random();
-    one.listener->admit(token, domain, session->id, clock.now() + Milliseconds(settings.token_ms));
+    const auto admitted = [&] {
+      const auto token = rdma::Token::random();
+      one.listener->admit(token, domain, session->id, clock.now() + Milliseconds(settings.token_ms));
+      return to_buffer(std::as_bytes(std::span(token.bytes)));
+    };
     kafka::OneSidedConnectResponse::OfferedProvider offer;
     offer.name = one.provider->name();
     offer.address = std::move(address);
-    offer.token = to_buffer(std::as_bytes(std::span(token.bytes)));
+    offer.token = admitted();
+    if (one.listener->devices() > 1) offer.second_token = admitted();
     offer.caps = one.provider->caps().to_bits();
     offer.read_bytes_max =
         static_cast<std::int32_t>(std::min<std::uint32_t>(one.provider->caps().read_bytes_max, 0x7FFFFFFF));
@@ -336,6 +344,8 @@ void Exposure::Core::sweep_sessions() {
   bool removed = false;
   for (auto at = sessions.begin(); at != sessions.end();) {
     auto& session = *at->second;
+    if (session.grants_pending > 0) session.heard_at = now;
+    if (!session.closed && now - session.heard_at > patience()) end_session(session, RevocationReason::silent);
     metrics.grants.fetch_sub(static_cast<std::int64_t>(std::erase_if(session.grants, [&](const auto& one) {
       return one.second.lease->over(now, Milliseconds(settings.read_ms_max));
     })));
@@ -353,18 +363,14 @@ void Exposure::Core::sweep_sessions() {
 }
 
 void Exposure::Core::drop_unused_domains() {
-  for (auto at = domains.begin(); at != domains.end();) {
-    const bool used = std::any_of(sessions.begin(), sessions.end(), [&](const auto& one) {
-      const auto found = one.second->domains.find(at->first.first->name());
-      return found != one.second->domains.end() && found->second == at->second;
+  std::erase_if(domains, [this](const auto& one) {
+    const bool used = std::any_of(sessions.begin(), sessions.end(), [&one](const auto& session) {
+      const auto found = session.second->domains.find(one.first->name());
+      return found != session.second->domains.end() && found->second == one.second;
     });
-    if (used) {
-      ++at;
-      continue;
-    }
-    drop_domain(at->second);
-    at = domains.erase(at);
-  }
+    if (!used) drop_domain(one.second);
+    return !used;
+  });
   const std::scoped_lock lock(mutex);
   std::erase_if(blocks, [](const auto& one) { return one.second.slots.expired(); });
 }
@@ -388,16 +394,36 @@ void Exposure::Core::drop_denied_slots() {
   }
 }
 
-bool Exposure::Core::make_room() {
-  const auto now = clock.now().time_since_epoch().count();
-  const auto lease = std::chrono::duration_cast<Clock::Duration>(Milliseconds(settings.lease_ms)).count();
-  auto last = made_room_at.load();
-  if (last > now - lease || !made_room_at.compare_exchange_strong(last, now)) return false;
+bool Exposure::Core::make_room(std::string_view principal, rdma::Fault fault) {
+  shares->refused(principal, fault == rdma::Fault::memlock_limit ? PinnedShares::Of::bytes : PinnedShares::Of::regions);
+  const auto now = clock.now();
+  bool everybody = false;
+  {
+    const std::scoped_lock lock(mutex);
+    auto& made = room_making;
+    if (!made.began || now - *made.began >= Milliseconds(settings.lease_ms)) {
+      made = {now, {}, 0};
+    } else if (now - made.acted < Milliseconds(settings.retry_after_ms)) {
+      return true;  // it is being made
+    } else if (made.steps == 2) {
+      return false;
+    }
+    made.acted = now;
+    everybody = ++made.steps == 2;
+  }
+  const auto whose = everybody ? std::string() : shares->largest().value_or("");
+  const auto excess = everybody ? shares->excess(principal) : std::nullopt;
   log::bounded(log::Level::warn, "exposure",
-               "memory cannot be registered: registrations that no lease covers are ended to make room");
+               "memory cannot be registered: registrations that no lease covers are ended to make room, of {}{}",
+               whose.empty() ? "everybody" : whose,
+               excess ? "; " + excess->principal + " has more than its share, which is not renewed" : "");
+  const auto amount = std::make_shared<std::atomic<std::int64_t>>(excess ? excess->amount : 0);
   for (auto& shard : shards)
-    shard.executor->post([self = shared_from_this(), &shard] {
-      for (auto& [partition, exposed] : shard.partitions) exposed->drop_kept();
+    shard.executor->post([self = shared_from_this(), &shard, whose, excess, amount] {
+      for (auto& [partition, exposed] : shard.partitions) {
+        if (excess) exposed->give_way(*excess, *amount);
+        exposed->drop_kept(whose);
+      }
     });
   return true;
 }
@@ -441,7 +467,7 @@ std::vector<std::shared_ptr<rdma::Provider>> Exposure::make_providers(const Expo
                                                                       const Clock& clock) {
   std::vector<std::shared_ptr<rdma::Provider>> providers;
   for (const auto& wanted : settings.providers) {
-    auto made = rdma::make_provider(wanted, clock);
+    auto made = rdma::make_provider(wanted, clock, !settings.listen.empty());
     if (made) {
       providers.push_back(std::move(*made));
       continue;

@@ -50,8 +50,9 @@ struct ExposureSettings {
   std::int32_t retry_after_ms = 100;               ///< told where memory is short
 };
 
-/// Who asks: of the TCP connection. A session belongs to the principal, and ends with the connection that opened it;
-/// its other requests may come over any connection of the same principal (a long poll wants one of its own).
+/// Who asks: of the TCP connection. A session belongs to the principal, and ends with the connection that opened it, or
+/// when nothing was heard of it for longer than leases last (`Core::patience`); its other requests may come over any
+/// connection of the same principal (a long poll wants one of its own).
 struct ExposurePeer {
   std::string principal;         ///< "User:alice"
   std::uint64_t connection = 0;  ///< unique in the process
@@ -73,6 +74,7 @@ enum class RefusalReason : std::uint8_t {
   no_memory,
   draining,
   registration_failed,
+  over_share,
   stale_epoch,
   storage_error,
   bad_request,
@@ -83,7 +85,9 @@ enum class RevocationReason : std::uint8_t {
   position_passed,
   lease_over,
   chunk_wanted_back,
+  gave_way,
   session_closed,
+  silent,
   forced,
   count_
 };

@@ -29,6 +29,8 @@ std::string_view name(RefusalReason reason) {
       return "draining";
     case RefusalReason::registration_failed:
       return "registration_failed";
+    case RefusalReason::over_share:
+      return "over_share";
     case RefusalReason::stale_epoch:
       return "stale_epoch";
     case RefusalReason::storage_error:
@@ -51,8 +53,12 @@ std::string_view name(RevocationReason reason) {
       return "lease_over";
     case RevocationReason::chunk_wanted_back:
       return "chunk_wanted_back";
+    case RevocationReason::gave_way:
+      return "gave_way";
     case RevocationReason::session_closed:
       return "session_closed";
+    case RevocationReason::silent:
+      return "silent";
     case RevocationReason::forced:
       return "forced";
     case RevocationReason::count_:

@@ -1,5 +1,6 @@
 // Stop 5 of docs/tour.md: the slot is written here, after the high watermark moved. Also who may read which chunk until
-// when. Not here: sessions and requests (exposure.cpp). Next: transport/rdma/provider.h
+// when. Not here: sessions and requests (exposure.cpp), how chunks are
+// registered (registration.cpp). Next: transport/rdma/provider.h
 #include "broker/exposure/partition_exposure.h"
 
 #include <algorithm>
@@ -154,13 +155,27 @@ void PartitionExposure::attempt(PartitionGrantRequest request, Answer answer, in
                     shared_.settings.retry_after_ms);
     return bring_in(std::move(request), std::move(answer), attempts_left - 1, request.offset);
   }
-  const auto planned = plan(chunks, request, position);
+  auto planned = plan(chunks, request, position);
   // It comes back only when its leases are over: Fetch can read it meanwhile.
   if (planned.empty() && request.offset < position.high_watermark)
     return refuse(answer, RefusalReason::draining,
                   {ErrorCode::throttling_quota_exceeded, "These bytes are being taken out of memory"}, -1);
   const auto domain = request.domain;
+  if (elsewhere(*domain)) {
+    const auto giving = std::find_if(planned.begin(), planned.end(), [&](const Planned& one) {
+      const auto* in = find(one.chunk->sequence(), domain.get());
+      return in != nullptr && in->gives_way;
+    });
+    if (!planned.empty() && giving == planned.begin()) return refuse_over_share(answer);
+    planned.erase(giving, planned.end());
+  }
   if (elsewhere(*domain) && (!registered(planned, domain) || !block_->registered(domain.get()))) {
+    if (const auto allowed = shared_.shares->allowance(domain->principal()); allowed) {
+      const auto fits = within(*allowed, planned, domain);
+      if (!fits || (*fits == 0 && !planned.empty())) return refuse_over_share(answer);
+      planned.resize(*fits);
+      request.chunks_max = std::min(request.chunks_max, *fits);
+    }
     if (attempts_left == 0)
       return refuse(answer, RefusalReason::no_memory, ErrorCode::throttling_quota_exceeded,
                     shared_.settings.retry_after_ms);
@@ -272,140 +287,6 @@ void PartitionExposure::read_ahead(Partition& log, Offset next, Offset high_wate
                });
 }
 
-// --- Registration ---
-
-PartitionExposure::InDomain* PartitionExposure::find(std::uint64_t sequence, const rdma::Domain* domain) {
-  const auto exposed = chunks_.find(sequence);
-  if (exposed == chunks_.end()) return nullptr;
-  const auto in = exposed->second.domains.find(domain);
-  return in == exposed->second.domains.end() ? nullptr : &in->second;
-}
-
-PartitionExposure::InDomain& PartitionExposure::entry(const std::shared_ptr<Chunk>& chunk,
-                                                      const std::shared_ptr<rdma::Domain>& domain) {
-  auto& exposed = chunks_[chunk->sequence()];
-  exposed.chunk = chunk;
-  auto& in = exposed.domains[domain.get()];
-  in.domain = domain;
-  return in;
-}
-
-bool PartitionExposure::registered(const std::vector<Planned>& planned, const std::shared_ptr<rdma::Domain>& domain) {
-  return std::all_of(planned.begin(), planned.end(), [&](const Planned& one) {
-    const auto* in = find(one.chunk->sequence(), domain.get());
-    return in != nullptr && in->state == Registration::there;
-  });
-}
-
-/// Has missing registrations made elsewhere, then attempts the grant again: much may have changed meanwhile. What is
-/// under way or ending was given to the worker before, and is done before.
-void PartitionExposure::register_first(const std::vector<Planned>& planned, PartitionGrantRequest request,
-                                       Answer answer, int attempts_left) {
-  const auto domain = request.domain;
-  std::vector<std::uint64_t> sequences;
-  std::vector<std::shared_ptr<Chunk>> missing;
-  for (const auto& one : planned) {
-    sequences.push_back(one.chunk->sequence());
-    auto& in = entry(one.chunk, domain);
-    if (in.state != Registration::none) continue;
-    in.state = Registration::under_way;
-    missing.push_back(one.chunk);
-  }
-  auto then = [this, sequences = std::move(sequences), request = std::move(request), answer = std::move(answer),
-               attempts_left](std::optional<rdma::Fault> fault) mutable {
-    std::size_t there = 0;
-    for (const auto sequence : sequences) {
-      const auto* in = find(sequence, request.domain.get());
-      if (in == nullptr || in->state != Registration::there) break;
-      ++there;
-    }
-    if (fault && (there == 0 || !block_->registered(request.domain.get())))
-      return refuse_registration(answer, *request.domain, *fault);
-    // What could not be registered is left out of this grant; the reader asks again behind the rest.
-    if (fault) request.chunks_max = there;
-    attempt(std::move(request), std::move(answer), attempts_left);
-  };
-  shared_.blocking(
-      [weak = weak_from_this(), executor = &executor_, domain, missing = std::move(missing), backing = backing_,
-       block = block_, partition = partition_->name().partition.value, then = std::move(then)]() mutable {
-        std::optional<rdma::Fault> fault;
-        std::vector<Registered> done;
-        if (const auto slots = block->remote(domain, partition); !slots) fault = slots.error();
-        for (const auto& chunk : missing)
-          done.push_back({chunk, domain->expose({chunk->memory(), backing, chunk->memfd_offset()})});
-        executor->post([weak, domain, done = std::move(done), fault, then = std::move(then)]() mutable {
-          // Without us the regions end with this task, before their memory.
-          if (const auto self = weak.lock()) self->registration_done(domain.get(), done, fault, then);
-        });
-      },
-      Turn::last);
-}
-
-void PartitionExposure::registration_done(const rdma::Domain* domain, std::vector<Registered>& done,
-                                          std::optional<rdma::Fault> fault,
-                                          const std::function<void(std::optional<rdma::Fault>)>& then) {
-  for (auto& [chunk, region] : done) {
-    auto* const in = find(chunk->sequence(), domain);
-    if (in == nullptr) continue;
-    in->state = Registration::none;
-    if (region)
-      now_registered(*in, std::move(*region));
-    else
-      fault = region.error();
-    if (std::exchange(in->doomed, false)) {
-      fault = rdma::Fault::refused;
-      (void)drop_region(chunk->sequence(), *in);
-    }
-  }
-  // The grant may need them all: nothing is dropped before it was attempted.
-  then(fault);
-  for (const auto& [chunk, region] : done) settle(chunk->sequence());
-}
-
-void PartitionExposure::revocation_done(std::uint64_t sequence, const rdma::Domain* domain,
-                                        const rdma::Result<void>& revoked) {
-  auto* const in = find(sequence, domain);
-  if (in == nullptr) return;
-  (void)dropped(*in, revoked);
-  settle(sequence);
-}
-
-void PartitionExposure::now_registered(InDomain& in, rdma::Region region) {
-  in.remote = region.remote();
-  in.region.emplace(std::move(region));
-  in.state = Registration::there;
-  in.unwanted = false;
-  shared_.metrics.regions.fetch_add(1);
-  shared_.metrics.exposed_bytes.fetch_add(in.remote.length);
-}
-
-rdma::Result<PartitionExposure::InDomain*> PartitionExposure::expose(const std::shared_ptr<Chunk>& chunk,
-                                                                     const std::shared_ptr<rdma::Domain>& domain) {
-  auto& in = entry(chunk, domain);
-  if (in.state == Registration::there) return &in;
-  auto region = domain->expose({chunk->memory(), backing_, chunk->memfd_offset()});
-  if (!region) {
-    const auto fault = region.error();
-    settle(chunk->sequence());
-    return fault;
-  }
-  now_registered(in, std::move(*region));
-  return &in;
-}
-
-void PartitionExposure::refuse_registration(const Answer& answer, const rdma::Domain& domain, rdma::Fault fault) {
-  log::bounded(log::Level::warn, "exposure", "chunk not exposed topic={} partition={} principal={}: {}; {}",
-               partition_->name().topic, partition_->name().partition.value, domain.principal(), rdma::text(fault),
-               rdma::remedy(fault));
-  const bool no_room = fault == rdma::Fault::resources_exhausted || fault == rdma::Fault::memlock_limit;
-  if (no_room && shared_.make_room())
-    return refuse(answer, RefusalReason::registration_failed,
-                  {ErrorCode::throttling_quota_exceeded, std::string(rdma::text(fault))},
-                  shared_.settings.retry_after_ms);
-  refuse(answer, RefusalReason::registration_failed, {ErrorCode::kafka_storage_error, std::string(rdma::text(fault))},
-         -1);
-}
-
 // --- Taking back ---
 
 void PartitionExposure::chunk_wanted_back(const std::shared_ptr<Chunk>& chunk, Task done) {
@@ -466,7 +347,9 @@ void PartitionExposure::sweep() {
   for (auto at = chunks_.begin(); at != chunks_.end();) {
     auto& exposed = at->second;
     for (auto& [domain, in] : exposed.domains) {
-      drop_leases_over(in, exposed.draining ? RevocationReason::chunk_wanted_back : RevocationReason::lease_over);
+      drop_leases_over(in, exposed.draining ? RevocationReason::chunk_wanted_back
+                           : in.gives_way   ? RevocationReason::gave_way
+                                            : RevocationReason::lease_over);
       // A registration that outlives its leases does not outlive the right to read.
       if (!in.leases.empty() || !keeps(exposed, in)) continue;
       auto asked = may_read.find(domain);
@@ -492,7 +375,8 @@ void PartitionExposure::drop_leases_over(InDomain& in, RevocationReason reason) 
 /// Pinning a GiB takes a tenth of a second and more: a registration that cost so much stays for the principal's next
 /// grant, until the log wants the chunk back or the principal has no session, or no right, any more.
 bool PartitionExposure::keeps(const Exposed& exposed, const InDomain& in) const {
-  return elsewhere(*in.domain) && in.state == Registration::there && !in.unwanted && !exposed.draining && !closed_;
+  return elsewhere(*in.domain) && in.state == Registration::there && !in.unwanted && !in.gives_way &&
+         !exposed.draining && !closed_;
 }
 
 /// Drops what no lease covers. True: nothing of the chunk is exposed any more, its entry may go.
@@ -533,6 +417,7 @@ bool PartitionExposure::drop_region(std::uint64_t sequence, InDomain& in) {
 bool PartitionExposure::dropped(InDomain& in, const rdma::Result<void>& revoked) {
   in.state = Registration::none;
   in.region.reset();
+  end_share(in);
   shared_.metrics.regions.fetch_sub(1);
   shared_.metrics.exposed_bytes.fetch_sub(in.remote.length);
   if (revoked) return true;
@@ -545,11 +430,30 @@ bool PartitionExposure::dropped(InDomain& in, const rdma::Result<void>& revoked)
   return false;
 }
 
-void PartitionExposure::drop_kept() {
+void PartitionExposure::drop_kept(const std::string& principal) {
   for (auto at = chunks_.begin(); at != chunks_.end();) {
     for (auto& [domain, in] : at->second.domains)
-      if (in.leases.empty() && keeps(at->second, in)) in.unwanted = true;
+      if (in.leases.empty() && keeps(at->second, in) && (principal.empty() || domain->principal() == principal))
+        in.unwanted = true;
     at = settle(at->first, at->second) ? chunks_.erase(at) : std::next(at);
+  }
+}
+
+void PartitionExposure::end_share(InDomain& in) {
+  if (elsewhere(*in.domain) && !std::exchange(in.gives_way, false))
+    shared_.shares->remove(in.domain->principal(), in.remote.length);
+}
+
+void PartitionExposure::give_way(const PinnedShares::Excess& of, std::atomic<std::int64_t>& amount) {
+  for (auto& [sequence, exposed] : chunks_) {
+    for (auto& [domain, in] : exposed.domains) {
+      if (in.state != Registration::there || in.gives_way || domain->principal() != of.principal) continue;
+      const std::int64_t each = of.of == PinnedShares::Of::bytes ? in.remote.length : 1;
+      if (amount.fetch_sub(each) <= 0) return;
+      end_share(in);
+      in.gives_way = true;
+      for (const auto& lease : in.leases) (void)lease->freeze();
+    }
   }
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -6,10 +7,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "broker/exposure/exposure.h"
 #include "broker/exposure/lease.h"
+#include "broker/exposure/shares.h"
 #include "broker/exposure/slot_block.h"
 #include "broker/log/partition.h"
 #include "transport/onesided/grant.h"
@@ -50,7 +53,9 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
     std::shared_ptr<Arena> arena;                     // may be null
     const std::function<void(Task, Turn)>& blocking;  // may be null
     const std::function<bool(const std::string& principal, const std::string& topic)>& may_read;
-    const std::function<bool()>& make_room;  // Core::make_room
+    // Core::make_room
+    const std::function<bool(std::string_view principal, rdma::Fault fault)>& make_room;
+    std::shared_ptr<PinnedShares> shares;
   };
   using Answer = std::function<void(PartitionGrantAnswer)>;
 
@@ -72,8 +77,11 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
   void sweep();
   /// Registrations of a domain go now, whatever leases say.
   void drop_domain(const rdma::Domain* domain);
-  /// Registrations that no lease covers go: others want their room.
-  void drop_kept();
+  /// Registrations that no lease covers go, of one principal or (empty) of all: others want their room.
+  void drop_kept(const std::string& principal);
+  /// The principal's registrations go as its leases run out, which are renewed no more: as many as `amount` says, which
+  /// is lessened by them.
+  void give_way(const PinnedShares::Excess& of, std::atomic<std::int64_t>& amount);
   /// No reader can hold anything of it, and the partition is closed.
   [[nodiscard]] bool finished() const { return closed_ && chunks_.empty(); }
   /// For tests and metrics.
@@ -87,7 +95,8 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
     bool doomed = false;  // while under way: what comes of it is not wanted any more
     std::optional<rdma::Region> region{};
     rdma::RemoteSpan remote{};
-    bool unwanted = false;  // its principal may not read this any more
+    bool unwanted = false;   // its principal may not read this any more
+    bool gives_way = false;  // others want its room: no new leases, and no more of its principal's share
     std::vector<std::shared_ptr<Lease>> leases{};
   };
   struct Registered {
@@ -125,6 +134,9 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
   void grant_chunks(const PartitionGrantRequest& request, const Answer& answer, const Committed& position,
                     const std::vector<Planned>& planned);
   [[nodiscard]] bool registered(const std::vector<Planned>& planned, const std::shared_ptr<rdma::Domain>& domain);
+  [[nodiscard]] std::optional<std::size_t> within(const PinnedShares::Allowance& allowed,
+                                                  const std::vector<Planned>& planned,
+                                                  const std::shared_ptr<rdma::Domain>& domain);
   void register_first(const std::vector<Planned>& planned, PartitionGrantRequest request, Answer answer,
                       int attempts_left);
   void registration_done(const rdma::Domain* domain, std::vector<Registered>& done, std::optional<rdma::Fault> fault,
@@ -136,11 +148,13 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
   [[nodiscard]] rdma::Result<InDomain*> expose(const std::shared_ptr<Chunk>& chunk,
                                                const std::shared_ptr<rdma::Domain>& domain);
   void refuse_registration(const Answer& answer, const rdma::Domain& domain, rdma::Fault fault);
+  void refuse_over_share(const Answer& answer);
   [[nodiscard]] bool elsewhere(const rdma::Domain& domain) const { return shared_.blocking && domain.pins_memory(); }
   bool drop_region(std::uint64_t sequence, InDomain& in);
   bool dropped(InDomain& in, const rdma::Result<void>& revoked);
   void drop_leases_over(InDomain& in, RevocationReason reason);
   [[nodiscard]] bool keeps(const Exposed& exposed, const InDomain& in) const;
+  void end_share(InDomain& in);
   bool settle(std::uint64_t sequence, Exposed& exposed);
   void settle(std::uint64_t sequence);
   void write_slot();

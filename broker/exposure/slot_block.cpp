@@ -36,7 +36,7 @@ class SlotBlock::Memory final : public rdma::Backing {
   std::uint64_t id_ = next_id();
 };
 
-std::shared_ptr<SlotBlock> SlotBlock::make() {
+std::shared_ptr<SlotBlock> SlotBlock::make(std::shared_ptr<PinnedShares> shares) {
   UniqueFd memfd(::memfd_create("ciuic-slots", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   void* at = MAP_FAILED;
   if (memfd && ::fchmod(memfd.get(), 0400) == 0 && ::ftruncate(memfd.get(), bytes) == 0)
@@ -49,10 +49,11 @@ std::shared_ptr<SlotBlock> SlotBlock::make() {
     return nullptr;
   }
   return std::shared_ptr<SlotBlock>(
-      new SlotBlock(std::make_shared<Memory>(std::move(memfd), static_cast<std::byte*>(at))));
+      new SlotBlock(std::make_shared<Memory>(std::move(memfd), static_cast<std::byte*>(at)), std::move(shares)));
 }
 
-SlotBlock::SlotBlock(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}
+SlotBlock::SlotBlock(std::shared_ptr<Memory> memory, std::shared_ptr<PinnedShares> shares)
+    : memory_(std::move(memory)), shares_(std::move(shares)) {}
 SlotBlock::~SlotBlock() {
   for (auto& [domain, in] : regions_) end(std::move(in));
 }
@@ -69,6 +70,7 @@ rdma::Result<rdma::RemoteSpan> SlotBlock::remote(const std::shared_ptr<rdma::Dom
     auto region = domain->expose({Bytes(memory_->at(), bytes), memory_, 0});
     if (!region) return region.error();
     InDomain in{domain, std::move(*region)};
+    if (domain->pins_memory()) shares_->add(domain->principal(), bytes);
     bool made = false;
     {
       const std::scoped_lock lock(mutex_);
@@ -96,6 +98,7 @@ void SlotBlock::drop(const rdma::Domain* domain) {
 
 void SlotBlock::end(InDomain in) {
   const auto revoked = in.region.revoke();
+  if (in.domain->pins_memory()) shares_->remove(in.domain->principal(), bytes);
   if (revoked) return;
   log::error("exposure", "slots could not be deregistered, their memory is lost until restart: {}",
              rdma::text(revoked.error()));

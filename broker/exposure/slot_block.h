@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "broker/exposure/shares.h"
 #include "transport/base/clock.h"
 #include "transport/base/unique_fd.h"
 #include "transport/kafka/types.h"
@@ -23,8 +24,8 @@ class SlotBlock {
  public:
   static constexpr std::size_t bytes = onesided::slots_per_block * onesided::slot_bytes;
 
-  /// Nothing when the kernel refuses memory or a descriptor (logged).
-  [[nodiscard]] static std::shared_ptr<SlotBlock> make();
+  /// Nothing when the kernel refuses memory or a descriptor (logged). What is pinned is counted in `shares`.
+  [[nodiscard]] static std::shared_ptr<SlotBlock> make(std::shared_ptr<PinnedShares> shares);
   ~SlotBlock();
   SlotBlock(const SlotBlock&) = delete;
   SlotBlock& operator=(const SlotBlock&) = delete;
@@ -51,8 +52,9 @@ class SlotBlock {
     std::optional<Clock::TimePoint> denied_since{};
   };
   void end(InDomain in);
-  explicit SlotBlock(std::shared_ptr<Memory> memory);
+  SlotBlock(std::shared_ptr<Memory> memory, std::shared_ptr<PinnedShares> shares);
   std::shared_ptr<Memory> memory_;
+  std::shared_ptr<PinnedShares> shares_;
   std::mutex mutex_;
   std::map<const rdma::Domain*, InDomain> regions_;
 };

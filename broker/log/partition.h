@@ -154,8 +154,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   [[nodiscard]] Committed committed() const;
   /// From now on; a changed flush.ms counts from this moment.
   void set_config(const LogConfig& config);
-  /// From now on batches carry this epoch at the log end (a new leadership). Durable by checkpoint before the next
-  /// append.
+  /// From now on batches carry this epoch at the log end (a new leadership). On disk before the next batch.
   void become_leader(kafka::LeaderEpoch epoch);
 
   // --- Append ---
@@ -261,7 +260,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   void put(const ValidBatch& batch, kafka::LeaderEpoch epoch, std::int64_t now_ms);
   void roll(kafka::Offset base);
   void seal_open_chunk();
-  void note_epoch(kafka::LeaderEpoch epoch, kafka::Offset start);
+  void name_epoch(kafka::LeaderEpoch epoch, kafka::Offset start);
   void wait_for(kafka::Offset end, AppendResult result, AppendCallback callback);
   // partition_write.cpp
   void start_write();
@@ -371,6 +370,7 @@ class Partition : public std::enable_shared_from_this<Partition> {
   bool truncating_ = false;
   std::uint64_t times_opened_ = 0;  // from its files: at the start, and by each truncation
   int epochs_writing_ = 0;
+  bool epoch_unnamed_ = false;  // the latest epoch is not on disk: no batch carries it yet
   bool epochs_unsynced_ = false;
   bool metadata_unsynced_ = false;
   kafka::Offset last_snapshot_{-1};

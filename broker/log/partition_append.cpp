@@ -150,7 +150,7 @@ void Partition::finish_append(ResultOf<ValidBatch, BatchRefusal> valid, const Ap
   if (should_roll(valid->info)) roll(log_end_);
   if (!make_room(static_cast<std::uint32_t>(valid->bytes.size())))
     return refuse(std::move(callback), {ErrorCode::kafka_storage_error, "No memory for a chunk of the log"});
-  note_epoch(epoch, log_end_);
+  name_epoch(epoch, log_end_);
   put(*valid, epoch, now_ms);
   AppendResult result;
   result.base_offset = valid->info.base_offset;
@@ -234,14 +234,17 @@ bool Partition::make_room(std::uint32_t bytes) {
   return true;
 }
 
-void Partition::note_epoch(kafka::LeaderEpoch epoch, kafka::Offset start) {
-  if (!epochs_.assign(epoch, start)) return;
-  write_epochs();
+/// Before the first batch that carries it.
+void Partition::name_epoch(kafka::LeaderEpoch epoch, kafka::Offset start) {
+  const bool news = epochs_.assign(epoch, start);
+  if (news || epoch_unnamed_) write_epochs();
 }
 
 void Partition::become_leader(kafka::LeaderEpoch epoch) {
   if (offline() || closed_) return;
-  note_epoch(epoch, log_end_);
+  // Named on disk with its first batch. A broker begins an epoch in every partition it leads when it starts: ten
+  // thousand files replaced for epochs of which most never have a record, and those a start forgets.
+  if (epochs_.assign(epoch, log_end_)) epoch_unnamed_ = true;
 }
 
 /// REQUIRES: `make_room` said yes.

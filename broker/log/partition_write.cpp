@@ -427,6 +427,7 @@ void Partition::flush_is_due(std::uint64_t timer) {
 
 /// In order with the writes: the epoch is named on disk before the first batch that carries it.
 void Partition::write_epochs() {
+  epoch_unnamed_ = false;
   ++epochs_writing_;
   ++writes_in_flight_;
   parts_.io->submit(write_queue_, [self = shared_from_this(), text = epochs_.to_text()]() mutable {

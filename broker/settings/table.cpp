@@ -180,8 +180,8 @@ const Setting rows[] = {
          "every RDMA-capable address, at ports that the kernel chooses. Behind a firewall name the port."),
     ours("onesided.providers", LIST, "shm,verbs", 0, 0, broker_member<&B::onesided_providers>,
          "Providers offered, best first. One that this host lacks is left out, and said to be. `ofi` is libfabric, "
-         "`ucx` is UCX (docs/fabric.md).",
-         "shm|verbs|ofi|ucx"),
+         "`ucx` is UCX (docs/fabric.md); `memory` serves readers in the process that the broker is embedded in.",
+         "shm|verbs|ofi|ucx|memory"),
     ours("onesided.runtime.dir", STRING, "", 0, 0, broker_member<&B::onesided_runtime_dir>,
          "Where the shm provider's UNIX socket is made; empty: `onesided` in the first log directory."),
     ours("onesided.sessions.per.principal.max", INT, "1024", 1, 1000000,
@@ -189,10 +189,10 @@ const Setting rows[] = {
     ours("onesided.shm.socket.mode", STRING, "0660", 0, 0, broker_member<&B::onesided_socket_mode>,
          "Who may connect to that socket: its owner, its group, everyone. A one-time token is needed besides.",
          "0600|0660|0666"),
-    ours(
-        "rdma.trusted.readers", BOOLEAN, "false", 0, 0, broker_member<&B::rdma_trusted_readers>,
-        "Whoever may read one-sidedly from another host is trusted: a provider is offered even where it does not "
-        "enforce what a hostile reader could break (`ofi` over TCP, `ucx`). Otherwise it is left out, and said to be."),
+    ours("rdma.trusted.readers", BOOLEAN, "false", 0, 0, broker_member<&B::rdma_trusted_readers>,
+         "Whoever may read one-sidedly from another host is trusted: a provider is offered even where it does not "
+         "enforce what a hostile reader could break (`ofi` over all but verbs, `ucx`). Otherwise it is left out, and "
+         "said to be."),
     // --- topic; the second key is the broker-wide default ---
     topic("cleanup.policy", "log.cleanup.policy", LIST, "delete", 0, 0, set_cleanup,
           "What happens to old segments: deleted, compacted, or both.", "compact|delete"),

@@ -51,7 +51,9 @@ int32_t ciuic_batch_info_get(const ciuic_batch* batch, ciuic_batch_info* info) {
   ours.partition = view.partition();
   ours.topic = view.topic().c_str();
   ours.bytes = view.bytes().data();
-  ours.length = view.bytes().size();
+  ours.length = view.size();
+  ours.device_bytes = view.device_bytes().address;
+  ours.memory = ours.device_bytes == 0 ? CIUIC_MEMORY_HOST : CIUIC_MEMORY_CUDA;
   ours.base_offset = view.base_offset();
   ours.last_offset = view.last_offset();
   ours.first_wanted_offset = view.first_wanted_offset();

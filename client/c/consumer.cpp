@@ -55,6 +55,14 @@ void ciuic_consumer_close(ciuic_consumer* consumer) {
   });
 }
 
+int32_t ciuic_consumer_land_in(ciuic_consumer* consumer, int32_t memory, void* at, size_t bytes, ciuic_error* error) {
+  return c::guarded(error, [&] {
+    if (memory != CIUIC_MEMORY_HOST && memory != CIUIC_MEMORY_CUDA)
+      return c::report(client::Trouble::invalid_argument, "memory: it is none of ciuic_memory", error);
+    return c::outcome(consumer->consumer.land_in({static_cast<client::Memory>(memory), at, bytes}), error);
+  });
+}
+
 int32_t ciuic_consumer_assign(ciuic_consumer* consumer, const ciuic_topic_partition* partitions, size_t count,
                               ciuic_error* error) {
   return c::guarded(error,
@@ -213,8 +221,9 @@ char* ciuic_consumer_path_json(ciuic_consumer* consumer, const char* topic, int3
   (void)c::guarded(nullptr, [&] {
     if (!consumer->consumer.pause({})) return 0;
     const auto path = consumer->consumer.path({topic, partition});
-    out = c::text_of("{\"path\":" + c::json_string(client::name(path.path)) + ",\"provider\":" +
-                     c::json_string(path.provider) + ",\"reason\":" + c::json_string(path.reason) + "}");
+    out = c::text_of("{\"path\":" + c::json_string(client::name(path.path)) +
+                     ",\"provider\":" + c::json_string(path.provider) + ",\"reason\":" + c::json_string(path.reason) +
+                     ",\"landing\":" + c::json_string(path.landing) + "}");
     return 0;
   });
   return out;

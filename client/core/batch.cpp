@@ -19,27 +19,39 @@ namespace {
 /// A header field, read straight from the bytes: they were checked when handed out, but after a lease ran out they may
 /// be anything, and must still be safe to look at.
 template <class T>
-T field(Bytes batch, std::size_t at, T none) {
-  return batch.size() < kafka::batch_header_bytes ? none : kafka::load_be<T>(batch.data() + at);
+T field(const std::byte* head, std::size_t at, T none) {
+  return head == nullptr ? none : kafka::load_be<T>(head + at);
 }
 }  // namespace
 
-RecordBatch::RecordBatch(Delivery* delivery, Bytes bytes, std::int64_t wanted)
-    : delivery_(delivery), bytes_(bytes), wanted_(wanted) {
+RecordBatch::RecordBatch(Delivery* delivery, Bytes bytes, const std::byte* head, std::int64_t wanted)
+    : delivery_(delivery),
+      bytes_(bytes),
+      head_(head),
+      wanted_(wanted),
+      in_device_(delivery->source().device != nullptr) {
   delivery_->keep();
 }
 RecordBatch::RecordBatch(const RecordBatch& other)
-    : delivery_(other.delivery_), bytes_(other.bytes_), wanted_(other.wanted_) {
+    : delivery_(other.delivery_),
+      bytes_(other.bytes_),
+      head_(other.head_),
+      wanted_(other.wanted_),
+      in_device_(other.in_device_) {
   if (delivery_ != nullptr) delivery_->keep();
 }
 RecordBatch::RecordBatch(RecordBatch&& other) noexcept
     : delivery_(std::exchange(other.delivery_, nullptr)),
       bytes_(std::exchange(other.bytes_, {})),
-      wanted_(other.wanted_) {}
+      head_(std::exchange(other.head_, nullptr)),
+      wanted_(other.wanted_),
+      in_device_(std::exchange(other.in_device_, false)) {}
 RecordBatch& RecordBatch::operator=(RecordBatch other) noexcept {
   std::swap(delivery_, other.delivery_);
   std::swap(bytes_, other.bytes_);
+  std::swap(head_, other.head_);
   std::swap(wanted_, other.wanted_);
+  std::swap(in_device_, other.in_device_);
   return *this;
 }
 RecordBatch::~RecordBatch() {
@@ -51,21 +63,19 @@ const std::string& RecordBatch::topic() const {
   return delivery_ == nullptr ? none : delivery_->source().at->topic;
 }
 std::int32_t RecordBatch::partition() const { return delivery_ == nullptr ? -1 : delivery_->source().at->partition; }
-std::int64_t RecordBatch::base_offset() const { return field<std::int64_t>(bytes_, kafka::batch_at::base_offset, -1); }
+std::int64_t RecordBatch::base_offset() const { return field<std::int64_t>(head_, kafka::batch_at::base_offset, -1); }
 std::int64_t RecordBatch::last_offset() const {
-  return bytes_.empty() ? -1 : base_offset() + field<std::int32_t>(bytes_, kafka::batch_at::last_offset_delta, 0);
+  return bytes_.empty() ? -1 : base_offset() + field<std::int32_t>(head_, kafka::batch_at::last_offset_delta, 0);
 }
-std::int32_t RecordBatch::leader_epoch() const {
-  return field<std::int32_t>(bytes_, kafka::batch_at::leader_epoch, -1);
-}
-std::int32_t RecordBatch::record_count() const { return field<std::int32_t>(bytes_, kafka::batch_at::record_count, 0); }
+std::int32_t RecordBatch::leader_epoch() const { return field<std::int32_t>(head_, kafka::batch_at::leader_epoch, -1); }
+std::int32_t RecordBatch::record_count() const { return field<std::int32_t>(head_, kafka::batch_at::record_count, 0); }
 const char* RecordBatch::compression() const {
   static constexpr std::array names{"none", "gzip", "snappy", "lz4", "zstd"};
-  const auto codec = static_cast<std::size_t>(field<std::int16_t>(bytes_, kafka::batch_at::attributes, 0) & 7);
+  const auto codec = static_cast<std::size_t>(field<std::int16_t>(head_, kafka::batch_at::attributes, 0) & 7);
   return codec < names.size() ? names[codec] : "unknown";
 }
 std::int64_t RecordBatch::max_timestamp() const {
-  return field<std::int64_t>(bytes_, kafka::batch_at::max_timestamp, -1);
+  return field<std::int64_t>(head_, kafka::batch_at::max_timestamp, -1);
 }
 bool RecordBatch::in_force() const { return delivery_ == nullptr || delivery_->in_force(); }
 bool RecordBatch::in_place() const { return delivery_ != nullptr && delivery_->source().in_place; }
@@ -73,7 +83,14 @@ bool RecordBatch::in_place() const { return delivery_ != nullptr && delivery_->s
 Result<RecordBatch> RecordBatch::copy() const {
   if (delivery_ == nullptr) return RecordBatch();
   auto memory = std::make_shared_for_overwrite<std::byte[]>(bytes_.size());
-  std::memcpy(memory.get(), bytes_.data(), bytes_.size());
+  if (const auto& area = delivery_->source().device) {
+    const device::Span from{reinterpret_cast<std::uintptr_t>(bytes_.data()), bytes_.size()};
+    if (const auto done = area->copy_out({memory.get(), bytes_.size()}, from); !done)
+      return failure(Trouble::fatal,
+                     topic() + ": copying a batch out of " + area->device_name() + " failed: " + done.error().text);
+  } else {
+    std::memcpy(memory.get(), bytes_.data(), bytes_.size());
+  }
   if (!in_force())
     return failure(Trouble::data_loss,
                    topic() + ": the lease on this batch ran out before it was copied; read it again");
@@ -83,7 +100,7 @@ Result<RecordBatch> RecordBatch::copy() const {
   source.unpacked_bytes_max = delivery_->source().unpacked_bytes_max;
   source.memory = std::move(memory);
   auto* const own = Delivery::make(std::move(source));
-  auto batch = Delivery::view(own, bytes, wanted_);
+  auto batch = Delivery::view(own, bytes, bytes.data(), wanted_);
   own->drop();
   return batch;
 }
@@ -113,6 +130,10 @@ Result<void> RecordReader::open(const RecordBatch& batch) {
   };
   release();
   state.batch = batch;
+  if (batch.bytes().empty() && batch.size() > 0)
+    return failure(Trouble::invalid_state, batch.topic() +
+                                               ": the batch lies in a device's memory, where the CPU cannot look; "
+                                               "copy() brings it to the host");
   if (batch.bytes().empty()) return {};
   const auto view = kafka::RecordBatchView::parse(batch.bytes());
   if (!view)

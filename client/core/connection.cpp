@@ -156,37 +156,34 @@ Co<Result<Connection::Reply>> Connection::exchange(kafka::Frame frame, std::int1
   const auto self = shared_from_this();
   if (broken_) co_return *broken_;
   OneShot<Result<Reply>> done(loop_);
-  pending_.push_back({correlation_, api, version, loop_.clock().now() + timeout, done});
+  const auto deadline = loop_.clock().now() + timeout;
+  pending_.push_back({correlation_, api, version, deadline, done});
   queue(std::move(frame));
-  if (!watching_) {
-    watching_ = true;
-    watch_deadlines();
-  }
+  watch(deadline);
   co_return co_await done;
 }
 
-void Connection::watch_deadlines() {
-  loop_.post_at(loop_.clock().now() + sweep, [weak = weak_from_this()] {
+void Connection::watch(Clock::TimePoint deadline) {
+  const auto when = std::max(deadline, loop_.clock().now() + sweep);
+  if (when >= watched_) return;
+  watched_ = when;
+  loop_.post_at(when, [weak = weak_from_this(), when] {
     const auto self = weak.lock();
-    if (!self) return;
-    if (self->pending_.empty() || self->broken_) {
-      self->watching_ = false;
-      return;
-    }
-    const auto now = self->loop_.clock().now();
-    for (const auto& one : self->pending_) {
-      if (one.deadline > now) continue;
-      const auto* const info = kafka::find_api(one.api);
-      auto error = failure(
-          Trouble::timed_out,
-          fmt::format("{}: no answer to {} in time", self->address_text(), info == nullptr ? "a request" : info->name),
-          true);
-      self->close(error);
-      self->watching_ = false;
-      return;
-    }
-    self->watch_deadlines();
+    if (self && self->watched_ == when) self->sweep_deadlines();
   });
+}
+
+void Connection::sweep_deadlines() {
+  watched_ = Clock::TimePoint::max();
+  if (pending_.empty() || broken_) return;
+  const auto first = std::min_element(pending_.begin(), pending_.end(),
+                                      [](const Pending& a, const Pending& b) { return a.deadline < b.deadline; });
+  if (first->deadline > loop_.clock().now()) return watch(first->deadline);
+  const auto* const info = kafka::find_api(first->api);
+  const auto error = failure(
+      Trouble::timed_out,
+      fmt::format("{}: no answer to {} in time", address_text(), info == nullptr ? "a request" : info->name), true);
+  close(error);
 }
 
 void Connection::queue(kafka::Frame frame) {
@@ -265,7 +262,7 @@ void Connection::read_some() {
                                       settings_.answer_bytes_max)));
       frame_size_ = static_cast<std::size_t>(size);
       frame_bytes_ = 0;
-      frame_ = std::make_shared_for_overwrite<std::byte[]>(frame_size_);
+      frame_ = memory_->take(frame_size_, loop_.clock().now());
     } else {
       frame_bytes_ += static_cast<std::size_t>(got);
       if (frame_bytes_ == frame_size_ && !take_frame()) return;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/core/error.h"
+#include "client/core/frame_memory.h"
 #include "client/core/loop.h"
 #include "client/core/settings.h"
 #include "transport/kafka/codec.h"
@@ -105,7 +106,8 @@ class Connection final : public IoHandler, public std::enable_shared_from_this<C
   Co<Result<Reply>> exchange(kafka::Frame frame, std::int16_t api, std::int16_t version, Clock::Duration timeout);
   Co<Result<void>> dial();
   Co<Result<void>> ask_versions();
-  void watch_deadlines();
+  void watch(Clock::TimePoint deadline);
+  void sweep_deadlines();
   [[nodiscard]] Error lacks(std::int16_t api) const;
   [[nodiscard]] std::string address_text() const;
   [[nodiscard]] Error lost(const std::string& why) const;
@@ -123,9 +125,10 @@ class Connection final : public IoHandler, public std::enable_shared_from_this<C
   std::deque<Outgoing> outgoing_;
   std::size_t unsent_ = 0;
   std::deque<Pending> pending_;
-  bool watching_ = false;
+  Clock::TimePoint watched_ = Clock::TimePoint::max();  ///< when deadlines are looked at next
   std::byte head_[4] = {};
   std::size_t head_bytes_ = 0;
+  const std::shared_ptr<FrameMemory> memory_ = std::make_shared<FrameMemory>();
   std::shared_ptr<std::byte[]> frame_;
   std::size_t frame_size_ = 0, frame_bytes_ = 0;
 };

@@ -142,6 +142,16 @@ void Consumer::Impl::clear_assignment() {
   assigned_.clear();
 }
 
+Result<void> Consumer::Impl::land_in(const LandingBuffer& buffer) {
+  if (auto ok = usable(); !ok) return ok;
+  if (assigned_once_ || destination_)
+    return failure(Trouble::invalid_state, "land_in comes once, and before assign and subscribe");
+  auto opened = core::Destination::open(buffer);
+  if (!opened) return opened.error();
+  destination_ = *std::move(opened);
+  return {};
+}
+
 Result<void> Consumer::Impl::assign(std::span<const TopicPartitionOffset> partitions) {
   if (auto ok = usable(); !ok) return ok;
   if (subscribed_)
@@ -158,6 +168,7 @@ Result<void> Consumer::Impl::assign(std::span<const TopicPartitionOffset> partit
     if (each.offset == offset_stored && settings_.group_id.empty() && settings_.offset_reset == core::OffsetReset::none)
       return no_group("offset_stored");
   }
+  assigned_once_ = true;
   drop_batches();
   {
     const std::scoped_lock lock(mutex_);
@@ -186,6 +197,7 @@ Result<void> Consumer::Impl::subscribe(std::vector<std::string> topics, Rebalanc
     }
   }
   if (topics.empty()) return unsubscribe();
+  assigned_once_ = true;
   {
     const std::scoped_lock lock(mutex_);
     if (!subscribed_ && !assigned_.empty())
@@ -430,11 +442,11 @@ std::vector<Lag> Consumer::Impl::lags() const {
 }
 
 PathInfo Consumer::Impl::path(const TopicPartition& at) const {
-  if (in_forked_child()) return {Path::undecided, {}, core::forked_child().text};
+  if (in_forked_child()) return {Path::undecided, {}, core::forked_child().text, {}};
   const std::scoped_lock lock(mutex_);
   const auto* const one = find(at);
-  if (one == nullptr) return {Path::undecided, {}, core::to_text(at) + " is not assigned"};
-  return {one->path, one->provider, one->reason};
+  if (one == nullptr) return {Path::undecided, {}, core::to_text(at) + " is not assigned", {}};
+  return {one->path, one->provider, one->reason, landing_of(*one)};
 }
 
 std::vector<Metric> Consumer::Impl::metrics() const {
@@ -446,6 +458,8 @@ std::vector<Metric> Consumer::Impl::metrics() const {
   add("ciuic_client_bytes_total", counters_.onesided_bytes, "one-sided");
   add("ciuic_client_batches_total", counters_.tcp_batches, "tcp");
   add("ciuic_client_batches_total", counters_.onesided_batches, "one-sided");
+  add("ciuic_client_landed_bytes_total", counters_.landed_directly_bytes, "direct");
+  add("ciuic_client_landed_bytes_total", counters_.landed_by_copy_bytes, "copied");
   add("ciuic_client_skipped_batches_total", counters_.skipped_batches);
   add("ciuic_client_fetches_total", counters_.fetches);
   add("ciuic_client_sessions_total", counters_.sessions);
@@ -494,6 +508,7 @@ Consumer::~Consumer() {
 }
 
 Result<void> Consumer::close(Milliseconds timeout) { return impl_->close(timeout); }
+Result<void> Consumer::land_in(const LandingBuffer& buffer) { return impl_->land_in(buffer); }
 Result<void> Consumer::assign(std::span<const TopicPartitionOffset> partitions) { return impl_->assign(partitions); }
 Result<void> Consumer::subscribe(std::vector<std::string> topics, RebalanceListener listener) {
   return impl_->subscribe(std::move(topics), std::move(listener));

@@ -19,13 +19,15 @@ using kafka::ErrorCode;
 namespace {
 /// While a topic may still be coming into being (auto-creation, a broker that restarts) its absence is no error.
 constexpr auto unknown_patience = std::chrono::seconds(3);
-constexpr auto look_around = Milliseconds(100);
+/// Between looks that nothing asked for: while something is due at a time of its own, and while all that is wanted is
+/// an answer, which asks for a look itself.
+constexpr auto look_around = Milliseconds(100), look_at_rest = Milliseconds(1000);
 }  // namespace
 
 Co<void> Consumer::Impl::drive() {
   while (!loop_.closing()) {
-    plan();
-    (void)co_await plan_again_.wait(look_around);
+    const bool at_rest = plan();
+    (void)co_await plan_again_.wait(at_rest ? look_at_rest : look_around);
   }
 }
 
@@ -35,13 +37,17 @@ void Consumer::Impl::wake_poll() {
   ready_.notify_all();
 }
 
-void Consumer::Impl::plan() {
+bool Consumer::Impl::plan() {
   Plans plans;
   const auto now = loop_.clock().now();
   std::vector<std::string> topics;
+  bool at_rest = true;
   {
     const std::scoped_lock lock(mutex_);
-    for (auto& [at, one] : assigned_) plan_one(*one, plans);
+    for (auto& [at, one] : assigned_) {
+      at_rest &= one->asking || waits_at_tail(*one);
+      plan_one(*one, plans);
+    }
     for (const auto& [at, one] : assigned_) {
       if (topics.empty() || topics.back() != at.topic) topics.push_back(at.topic);
     }
@@ -77,6 +83,13 @@ void Consumer::Impl::plan() {
     nodes_[node].fetching = true;
     loop_.spawn(fetch(node, std::move(wanted)));
   }
+  return at_rest && !refreshing_;
+}
+
+/// Lock held.
+bool Consumer::Impl::waits_at_tail(const Assigned& one) {
+  return one.path == Path::one_sided && one.read && one.at_tail && one.wait_round != 0 &&
+         one.wait_round == one.read->session->wait_round;
 }
 
 Co<void> Consumer::Impl::refresh_metadata(std::vector<std::string> topics) {
@@ -125,6 +138,9 @@ void Consumer::Impl::plan_one(Assigned& one, Plans& plans) {
     const auto room = 2 * settings_.partition_fetch_bytes;
     if (static_cast<std::int64_t>(one.fetched_bytes) >= room) {
       plans.full[leader] = true;
+    } else if (settings_.transport != core::Transport::tcp && now >= one.look_again && !one.fetched.empty()) {
+      // A better path is due to be tried, which needs all that was fetched to be read. Where every answer has
+      // something, that would never be.
     } else if (!one.asking) {
       plans.fetches[leader].push_back({key, one.fetch_position, topic_id, one.served});
     }
@@ -133,7 +149,7 @@ void Consumer::Impl::plan_one(Assigned& one, Plans& plans) {
     if (!one.read && !one.asking) {
       one.asking = true;
       plans.grants[session].push_back({key, one.position, topic_id});
-    } else if (one.read && one.at_tail && (one.wait_round == 0 || one.wait_round != session->wait_round)) {
+    } else if (one.read && one.at_tail && !waits_at_tail(one)) {
       plans.waits.insert(session);
     }
   }
@@ -195,6 +211,7 @@ void Consumer::Impl::choose_path(Assigned& one, std::int32_t leader, kafka::Topi
     one.path = Path::one_sided;
     one.provider = node.session->provider;
     one.reason.clear();
+    one.landing = node.session->landing.text;
     return tell_path(one);
   }
   one.path = Path::undecided;
@@ -211,9 +228,16 @@ const char* core::name(NotOneSided why) {
   return names[static_cast<std::size_t>(why)];
 }
 
+std::string Consumer::Impl::landing_of(const Assigned& one) const {
+  if (!destination_ || one.path == Path::undecided) return {};
+  if (one.path == Path::one_sided) return one.landing;
+  return "copied: from what Fetch brought into " + destination_->area()->device_name();
+}
+
 /// Once for each change: a consumer that goes on by another path works, and says so to whoever wonders about its speed.
 void Consumer::Impl::tell_path(Assigned& one) {
   auto now = one.path == Path::one_sided ? "one-sided, by " + one.provider : "Fetch over TCP: " + one.reason;
+  if (const auto landing = landing_of(one); !landing.empty()) now += "; batches are " + landing;
   if (now == one.told) return;
   // The first path is told where it is not the best one.
   const auto level = one.path == Path::one_sided && one.told.empty() ? log::Level::debug : log::Level::info;

@@ -15,6 +15,7 @@
 #include "ciuic/consumer.h"
 #include "client/core/cluster.h"
 #include "client/core/delivery.h"
+#include "client/core/destination.h"
 #include "client/core/group.h"
 #include "client/core/offsets.h"
 #include "client/core/settings.h"
@@ -37,6 +38,7 @@ struct Fetched {
   std::shared_ptr<const void> memory{};
   std::int64_t next_offset = 0;
   std::size_t bytes = 0;
+  std::size_t given = 0;  ///< of the batches, to the program
 };
 
 /// Leaves out control batches, and batches of aborted transactions, in log order (KIP-98).
@@ -59,6 +61,7 @@ struct Session {
   std::string provider{};
   bool in_place = false;
   std::shared_ptr<onesided::ReadQueue> queue{};
+  Destination::Way landing{};                ///< into the program's memory, if it named some
   std::shared_ptr<Connection> connection{};  ///< the session ends with it
   std::vector<std::shared_ptr<Lease>> leases{};
   std::atomic<bool> over{false};  ///< the endpoint or the session is finished: connect again
@@ -71,12 +74,15 @@ struct GrantedRead {
   std::shared_ptr<Lease> lease{};
   std::optional<onesided::Grant> grant{};  ///< not yet adopted
   std::unique_ptr<onesided::Reader> reader{};
+  ChunkPin pin{};               ///< of what the session's queue has mapped
+  std::size_t room_wanted = 0;  ///< for batches that did not fit the program's memory; 0: all did
   std::int32_t lease_ms = 0;
   AbortedFilter filter{};
   bool filtered = false;
   std::uint64_t slot_version = 0;
   ~GrantedRead() {
     reader.reset();
+    pin = {};
     if (lease) lease->retire();
   }
 };
@@ -90,13 +96,14 @@ struct Assigned {
   bool resolved = false;  ///< `position` is a number
   std::int64_t position = -1;
   bool paused = false;
-  bool asking = false;            ///< the loop has a question about it under way
-  Clock::TimePoint not_before{};  ///< no new question before
+  bool asking = false;             ///< the loop has a question about it under way
+  Clock::TimePoint not_before{};   ///< no new question before
+  Clock::TimePoint short_since{};  ///< the program's memory has had no room for it since then; zero: it has
   std::int64_t high_watermark = -1, last_stable_offset = -1;
   std::optional<Error> error{};  ///< for the next poll
 
   Path path = Path::undecided;
-  std::string provider{}, reason{};
+  std::string provider{}, reason{}, landing{};
   Clock::TimePoint look_again{};  ///< auto: when a better path is tried again
   std::string told{};             ///< of the path, in the log: said once
 
@@ -130,7 +137,8 @@ struct ConsumerCounters {
   std::array<std::atomic<std::int64_t>, static_cast<std::size_t>(NotOneSided::count_)> fallbacks{};
   std::atomic<std::int64_t> onesided_starts{0};
   std::atomic<std::int64_t> tcp_bytes{0}, tcp_batches{0}, onesided_bytes{0}, onesided_batches{0}, fetches{0}, grants{0},
-      renewals{0}, waits{0}, sessions{0}, lease_losses{0}, skipped_batches{0};
+      renewals{0}, waits{0}, sessions{0}, lease_losses{0}, skipped_batches{0}, landed_directly_bytes{0},
+      landed_by_copy_bytes{0};
 };
 
 }  // namespace core
@@ -144,6 +152,7 @@ class Consumer::Impl {
   Result<void> usable() const;
   bool in_forked_child() const { return fork_.in_child(); }
   Result<void> close(Milliseconds timeout);
+  Result<void> land_in(const LandingBuffer& buffer);
   Result<void> assign(std::span<const TopicPartitionOffset> partitions);
   Result<void> subscribe(std::vector<std::string> topics, RebalanceListener listener);
   Result<void> unsubscribe();
@@ -173,12 +182,22 @@ class Consumer::Impl {
   };
 
   // consumer_poll.cpp
-  enum class Progress : std::int8_t { nothing, soon, batches };
+  enum class Progress : std::int8_t {
+    nothing,
+    full,  ///< the program's memory has no room for what could be read
+    soon,
+    batches
+  };
   [[nodiscard]] Result<Progress> poll_once();
-  [[nodiscard]] Progress take_fetched(core::Assigned& one);                                      // lock held
-  [[nodiscard]] Progress read_granted(core::Assigned& one, std::unique_lock<std::mutex>& lock);  // lock held
-  [[nodiscard]] std::optional<Progress> deliver_read(core::Assigned& one, core::GrantedRead& read,
-                                                     const onesided::Delivery& got);
+  [[nodiscard]] core::Assigned* longest_short() const;                                                   // lock held
+  [[nodiscard]] Result<Progress> step(core::Assigned& one, std::unique_lock<std::mutex>& lock);          // lock held
+  [[nodiscard]] bool make_room(const core::Assigned* for_one);                                           // lock held
+  [[nodiscard]] Result<Progress> take_fetched(core::Assigned& one);                                      // lock held
+  [[nodiscard]] Result<Progress> read_granted(core::Assigned& one, std::unique_lock<std::mutex>& lock);  // lock held
+  [[nodiscard]] Result<Progress> deliver_read(core::Assigned& one, core::GrantedRead& read,
+                                              const onesided::Delivery& got);
+  void show(core::Delivery::Source source, std::span<const Bytes> batches, std::span<const Bytes> heads,
+            core::AbortedFilter& filter, std::int64_t wanted);
   [[nodiscard]] Progress after_fault(core::Assigned& one, rdma::Fault fault);  // lock held
   void wait_for_news(Clock::TimePoint deadline);
   [[nodiscard]] bool wait_for_reads();
@@ -201,7 +220,7 @@ class Consumer::Impl {
 
   // consumer_drive.cpp; the loop
   core::Co<void> drive();
-  void plan();
+  bool plan();  // true: what is left to do begins with an answer
   core::Co<void> refresh_metadata(std::vector<std::string> topics);
   struct ReadPlan {
     Key key;
@@ -221,6 +240,7 @@ class Consumer::Impl {
     std::set<std::string> unknown_topics{};
   };
   void plan_one(core::Assigned& one, Plans& plans);                          // lock held
+  [[nodiscard]] static bool waits_at_tail(const core::Assigned& one);        // lock held
   void plan_offset(core::Assigned& one, std::int32_t leader, Plans& plans);  // lock held
   core::Co<void> resolve_offsets(std::int32_t node, std::vector<std::pair<Key, core::OffsetQuery>> wanted);
   core::Co<void> resolve_committed(std::vector<Key> keys);
@@ -241,6 +261,7 @@ class Consumer::Impl {
     bool connecting = false;
     bool fetching = false;                 // a Fetch is under way
     std::optional<std::string> refused{};  // why there is no session
+    int refusals = 0;                      // since there was one
     Clock::TimePoint try_again{};
   };
   core::Co<void> connect(std::int32_t node);
@@ -253,6 +274,7 @@ class Consumer::Impl {
   // Lock held.
   void fall_back(core::Assigned& one, core::NotOneSided why, const std::string& text, Clock::Duration for_how_long);
   void tell_path(core::Assigned& one);
+  [[nodiscard]] std::string landing_of(const core::Assigned& one) const;
 
   const core::ConsumerSettings settings_;
   const ForkGuard fork_{};
@@ -266,6 +288,7 @@ class Consumer::Impl {
   Clock::TimePoint next_refresh_{};                                   // the loop's
   std::map<std::string, std::shared_ptr<rdma::Provider>> providers_;  // the loop's
   core::ConsumerCounters counters_;
+  std::shared_ptr<core::Destination> destination_;  // set before anything is read, then never again
 
   mutable std::mutex mutex_;
   std::condition_variable ready_;
@@ -287,6 +310,7 @@ class Consumer::Impl {
   RebalanceListener listener_{};
   bool subscribed_ = false;
   bool group_running_ = false;
+  bool assigned_once_ = false;
   bool closed_ = false;
   Clock::TimePoint next_auto_commit_{};
   std::vector<RecordBatch> batches_;

@@ -22,13 +22,18 @@ using kafka::ErrorCode;
 
 namespace {
 
-constexpr auto refused_for = std::chrono::seconds(30);  // a broker without the path is not asked more often
+/// A broker without the path is asked again after failed_for, then after twice as long each time, up to this.
+constexpr auto refused_for = std::chrono::seconds(30);
 constexpr auto failed_for = std::chrono::seconds(1);
 constexpr auto memory_short_for = std::chrono::seconds(1);
+/// An idle reader asks the broker so often to tell it of news. It is told at once; renewals, which come several times a
+/// lease, notice a broker that is gone.
+constexpr std::int32_t tail_wait_ms = 10'000;
 
 struct Dialled {
   std::shared_ptr<rdma::Provider> provider{};
-  std::unique_ptr<rdma::Endpoint> endpoint{};
+  std::shared_ptr<onesided::ReadQueue> queue{};
+  core::Destination::Way landing{};
   std::string why{};
 };
 
@@ -41,12 +46,17 @@ Co<void> Consumer::Impl::connect(std::int32_t node) {
   if (opened) {
     path.session = *opened;
     path.refused.reset();
+    path.refusals = 0;
     counters_.sessions.fetch_add(1, std::memory_order_relaxed);
   } else {
     const auto& error = opened.error();
     path.refused = error.text;
-    path.try_again =
-        loop_.clock().now() + (core::passes(error) ? Clock::Duration(failed_for) : Clock::Duration(refused_for));
+    constexpr int doublings_max = 5;
+    const auto wait =
+        core::passes(error)
+            ? Clock::Duration(failed_for)
+            : std::min<Clock::Duration>(refused_for, failed_for * (1 << std::min(path.refusals++, doublings_max)));
+    path.try_again = loop_.clock().now() + wait;
     log::debug("client", "no one-sided path node={} why={}", node, error.text);
   }
   plan_again_.notify();
@@ -94,9 +104,12 @@ Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t n
     const auto known = providers_.find(offer.name);
     const bool asked = std::find(asked_for.begin(), asked_for.end(), offer.name) != asked_for.end();
     if (!token || !asked) continue;
+    rdma::ConnectOptions options{.source = settings_.onesided_source};
+    options.second = rdma::Token::from(offer.second_token);
     std::function<Dialled()> dial = [known = known == providers_.end() ? nullptr : known->second, name = offer.name,
                                      &clock = loop_.clock(), address = offer.address, token = *token,
-                                     options = rdma::ConnectOptions{.source = settings_.onesided_source}] {
+                                     options = std::move(options), destination = destination_,
+                                     read_bytes = static_cast<std::size_t>(settings_.onesided_read_bytes)] {
       Dialled out;
       out.provider = known;
       if (!out.provider) {
@@ -109,7 +122,8 @@ Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t n
       }
       auto endpoint = out.provider->connect(address, token, options);
       if (endpoint) {
-        out.endpoint = std::move(*endpoint);
+        out.queue = std::make_shared<onesided::ReadQueue>(std::move(*endpoint), clock);
+        if (destination) out.landing = destination->attach(*out.queue, read_bytes);
       } else {
         out.why = std::string(rdma::text(endpoint.error()));
       }
@@ -117,7 +131,7 @@ Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t n
     };
     auto dialled = co_await loop_.offload<Dialled>(std::move(dial));
     if (dialled.provider) providers_[offer.name] = dialled.provider;
-    if (!dialled.endpoint) {
+    if (!dialled.queue) {
       why_not += fmt::format("; {}: {}", offer.name, dialled.why);
       continue;
     }
@@ -125,8 +139,9 @@ Co<Result<std::shared_ptr<Session>>> Consumer::Impl::open_session(std::int32_t n
     session->node = node;
     session->id = body.session_id;
     session->provider = offer.name;
-    session->in_place = dialled.endpoint->mapper() != nullptr;
-    session->queue = std::make_shared<onesided::ReadQueue>(std::move(dialled.endpoint), loop_.clock());
+    session->in_place = dialled.queue->endpoint().mapper() != nullptr;
+    session->queue = std::move(dialled.queue);
+    session->landing = std::move(dialled.landing);
     session->connection = *connection;
     loop_.spawn(keep_leases(session, body.lease_ms));
     co_return session;
@@ -249,10 +264,7 @@ Co<void> Consumer::Impl::keep_leases(std::shared_ptr<Session> session, std::int3
       one.grant_id = lease->grant_id();
       one.position = lease->needed_from();
     }
-    if (leases.empty()) {
-      if (!session->connection->usable()) break;
-      continue;
-    }
+    // Without a grant too: the broker ends a session that says nothing.
     const auto sent_at = loop_.clock().now();
     auto answer = co_await session->connection->call<kafka::OneSidedRenewResponse>(
         std::move(request), Milliseconds(settings_.request_timeout_ms));
@@ -285,7 +297,7 @@ Co<void> Consumer::Impl::wait_at_tail(std::shared_ptr<Session> session) {
   const auto round = ++session->wait_round;
   kafka::OneSidedWaitRequest request;
   request.session_id = session->id;
-  request.max_wait_ms = static_cast<std::int32_t>(settings_.fetch_max_wait_ms);
+  request.max_wait_ms = tail_wait_ms;
   {
     const std::scoped_lock lock(mutex_);
     for (auto& [at, one] : assigned_) {
@@ -302,7 +314,7 @@ Co<void> Consumer::Impl::wait_at_tail(std::shared_ptr<Session> session) {
   auto connection = co_await cluster_.connection(session->node, Lane::wait);
   if (connection) {
     counters_.waits.fetch_add(1, std::memory_order_relaxed);
-    const auto timeout = Milliseconds(settings_.request_timeout_ms + settings_.fetch_max_wait_ms);
+    const auto timeout = Milliseconds(settings_.request_timeout_ms + tail_wait_ms);
     auto answer = co_await (*connection)->call<kafka::OneSidedWaitResponse>(std::move(request), timeout);
     if (!answer) {
       trouble = answer.error();
@@ -326,6 +338,7 @@ Co<void> Consumer::Impl::wait_at_tail(std::shared_ptr<Session> session) {
     one->wait_round = 0;
   }
   wake_poll();
+  if (trouble) plan_again_.notify();  // the session may be over, and the program may take its time to poll
 }
 
 Co<void> Consumer::Impl::end_session(std::shared_ptr<Session> session, Clock::TimePoint deadline) {

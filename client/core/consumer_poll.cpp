@@ -51,6 +51,9 @@ constexpr auto tail_spin = std::chrono::microseconds(50);
 /// long. What else there may be to do is looked at every millisecond.
 constexpr auto read_spin = std::chrono::microseconds(50);
 constexpr int read_wait_ms = 1;
+constexpr Milliseconds full_pause{1};
+/// How long a partition whose batches found no room is passed by.
+constexpr Milliseconds short_patience{20};
 }  // namespace
 
 Result<std::span<const RecordBatch>> Consumer::Impl::poll(Milliseconds timeout) {
@@ -68,8 +71,16 @@ Result<std::span<const RecordBatch>> Consumer::Impl::poll(Milliseconds timeout) 
     auto progress = poll_once();
     if (!progress) return progress.error();
     if (*progress == Progress::batches) return std::span<const RecordBatch>(batches_);
-    if (clock.now() >= deadline) return std::span<const RecordBatch>();
-    if (*progress == Progress::nothing) {
+    if (clock.now() >= deadline) {
+      if (*progress != Progress::full) return std::span<const RecordBatch>();
+      auto full =
+          failure(Trouble::queue_full, "the landing buffer is full of batches that are still held: let go of some");
+      full.retriable = true;
+      return full;
+    }
+    if (*progress == Progress::full) {
+      std::this_thread::sleep_for(full_pause);  // whoever lets go of batches does it elsewhere
+    } else if (*progress == Progress::nothing) {
       wait_for_news(deadline);
       spin_until = clock.now() + read_spin;
     } else if (clock.now() < spin_until || !wait_for_reads()) {
@@ -92,8 +103,9 @@ void Consumer::Impl::tell_loop() {
 void Consumer::Impl::wait_for_news(Clock::TimePoint deadline) {
   std::unique_lock lock(mutex_);
   const auto left = deadline - loop_.clock().now();
-  // Not for ever: positions are committed and max.poll.interval.ms is kept while we wait.
-  ready_.wait_for(lock, std::min<Clock::Duration>(left, Milliseconds(500)),
+  // Of a group's member not for ever: positions are committed and max.poll.interval.ms is kept while we wait.
+  const auto most = std::min<Clock::Duration>(left, Milliseconds(settings_.group_id.empty() ? 60'000 : 500));
+  ready_.wait_for(lock, most,
                   [this] { return news_ || interrupted_ || !rebalances_.empty() || !commits_done_.empty() || fatal_; });
 }
 
@@ -118,13 +130,25 @@ bool Consumer::Impl::wait_for_reads() {
 }
 
 Result<Consumer::Impl::Progress> Consumer::Impl::poll_once() {
-  std::vector<std::shared_ptr<core::GrantedRead>> left;  // ends after the lock is let go
   std::unique_lock lock(mutex_);
-  left.swap(left_reads_);
+  // Before anything is read under a grant that came after them: a pin of the same chunk would be in the way.
+  while (!left_reads_.empty()) {
+    auto left = std::exchange(left_reads_, {});
+    lock.unlock();
+    left.clear();
+    lock.lock();
+  }
   news_ = false;
   if (std::exchange(interrupted_, false)) return failure(Trouble::interrupted, "wakeup was called");
   if (fatal_) return *fatal_;
+  // Short batches would go before a long one for ever: once it waited for long it is alone.
+  if (auto* const one = longest_short()) {
+    auto got = step(*one, lock);
+    if (got && *got == Progress::full && make_room(one)) return Progress::soon;
+    return got;
+  }
   auto progress = Progress::nothing;
+  bool full = false;
   const auto count = order_.size();
   for (std::size_t i = 0; i < count; ++i) {
     const auto index = (turn_ + i) % count;
@@ -135,56 +159,139 @@ Result<Consumer::Impl::Progress> Consumer::Impl::poll_once() {
       turn_ = index + 1;
       return error;
     }
-    const auto got = !one.fetched.empty()       ? take_fetched(one)
-                     : one.read && !one.at_tail ? read_granted(one, lock)
-                                                : Progress::nothing;
-    if (got == Progress::batches) {
+    const auto got = step(one, lock);
+    if (!got || *got == Progress::batches) {
       turn_ = index + 1;  // the others come before this one again
       return got;
     }
-    if (got == Progress::soon) progress = got;
+    full |= *got == Progress::full;
+    progress = std::max(progress, *got);
   }
+  if (full && make_room(nullptr)) progress = Progress::soon;
   return progress;
 }
 
-Consumer::Impl::Progress Consumer::Impl::take_fetched(Assigned& one) {
-  auto item = std::move(one.fetched.front());
-  one.fetched.pop_front();
-  one.fetched_bytes -= item.bytes;
-  one.filter.start(std::move(item.aborted));
-  Delivery::Source source;
-  source.at = one.name;
+Result<Consumer::Impl::Progress> Consumer::Impl::step(Assigned& one, std::unique_lock<std::mutex>& lock) {
+  auto got = !one.fetched.empty()       ? take_fetched(one)
+             : one.read && !one.at_tail ? read_granted(one, lock)
+                                        : Result<Progress>(Progress::nothing);
+  if (!got || *got != Progress::full) {
+    one.short_since = {};
+  } else if (one.short_since == Clock::TimePoint{}) {
+    one.short_since = loop_.clock().now();
+  }
+  return got;
+}
+
+Assigned* Consumer::Impl::longest_short() const {
+  Assigned* longest = nullptr;
+  if (!destination_) return longest;
+  for (auto* const one : order_) {
+    if (one->paused || one->error || one->short_since == Clock::TimePoint{}) continue;
+    if (longest == nullptr || one->short_since < longest->short_since) longest = one;
+  }
+  return longest != nullptr && loop_.clock().now() - longest->short_since > short_patience ? longest : nullptr;
+}
+
+/// Takes back what readers have of the program's memory that nobody waits for now, or all but `for_one` have. True:
+/// some of it came, or comes when READs complete.
+bool Consumer::Impl::make_room(const Assigned* for_one) {
+  bool coming = false;
+  for (auto* const one : order_) {
+    if (!one->read || !one->read->reader) continue;
+    const bool stands = for_one != nullptr ? one != for_one : one->paused || one->at_tail || one->error;
+    if (stands) coming |= one->read->reader->rest();
+    auto& queue = *one->read->session->queue;
+    coming |= queue.poll();
+    coming |= queue.reading();
+  }
+  return coming;
+}
+
+/// Views of the batches that the program may see, in `batches_`. Where they lie in a device, `heads` are their headers.
+void Consumer::Impl::show(Delivery::Source source, std::span<const Bytes> batches, std::span<const Bytes> heads,
+                          core::AbortedFilter& filter, std::int64_t wanted) {
   source.unpacked_bytes_max = static_cast<std::size_t>(settings_.decompressed_batch_bytes_max);
-  source.memory = std::move(item.memory);
+  const bool in_device = source.device != nullptr;
+  if (in_device) source.heads = std::make_unique_for_overwrite<std::byte[]>(batches.size() * kafka::batch_header_bytes);
+  auto* copy = source.heads.get();
   auto* const delivery = Delivery::make(std::move(source));
-  for (const auto& bytes : item.batches) {
-    const auto batch = kafka::RecordBatchView::parse(bytes);
-    if (!batch || batch->last_offset().value < one.position) continue;
-    if (!one.filter.passes(*batch)) {
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const auto* head = batches[i].data();
+    if (in_device) {
+      std::memcpy(copy, heads[i].data(), kafka::batch_header_bytes);
+      head = copy;
+      copy += kafka::batch_header_bytes;
+    }
+    const auto batch = kafka::RecordBatchView::of_head({head, kafka::batch_header_bytes});
+    if (!batch || batch->last_offset().value < wanted) continue;
+    if (!filter.passes(*batch)) {
       counters_.skipped_batches.fetch_add(1, std::memory_order_relaxed);
       continue;
     }
-    batches_.push_back(Delivery::view(delivery, bytes, one.position));
+    batches_.push_back(Delivery::view(delivery, batches[i], head, wanted));
   }
   delivery->drop();
-  one.position = std::max(one.position, item.next_offset);
-  counters_.tcp_bytes.fetch_add(static_cast<std::int64_t>(item.bytes), std::memory_order_relaxed);
+}
+
+Result<Consumer::Impl::Progress> Consumer::Impl::take_fetched(Assigned& one) {
+  auto& item = one.fetched.front();
+  auto batches = std::span<const Bytes>(item.batches).subspan(item.given);
+  Delivery::Source source;
+  source.at = one.name;
+  source.memory = item.memory;
+  std::vector<Bytes> landed;
+  if (destination_ && !batches.empty()) {
+    std::size_t count = 0, bytes = 0;
+    do {
+      bytes += batches[count++].size();
+    } while (count < batches.size() && bytes + batches[count].size() <= destination_->bytes_at_a_time());
+    batches = batches.first(count);
+    auto placed = destination_->place(batches);
+    if (!placed) return placed.error();
+    if (!*placed) return Progress::full;
+    source.memory = std::move((*placed)->memory);
+    if (!destination_->area()->of_host()) source.device = destination_->area();
+    landed = std::move((*placed)->batches);
+    counters_.landed_by_copy_bytes.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  }
+  if (item.given == 0) one.filter.start(std::move(item.aborted));
+  show(std::move(source), landed.empty() ? batches : landed, batches, one.filter, one.position);
+  item.given += batches.size();
+  if (item.given < item.batches.size()) {
+    const auto last = kafka::RecordBatchView::of_head(batches.back().first(kafka::batch_header_bytes));
+    if (last) one.position = std::max(one.position, last->next_offset().value);
+  } else {
+    one.position = std::max(one.position, item.next_offset);
+    one.fetched_bytes -= item.bytes;
+    counters_.tcp_bytes.fetch_add(static_cast<std::int64_t>(item.bytes), std::memory_order_relaxed);
+    one.fetched.pop_front();
+    tell_loop();
+  }
   counters_.tcp_batches.fetch_add(static_cast<std::int64_t>(batches_.size()), std::memory_order_relaxed);
-  tell_loop();
   return batches_.empty() ? Progress::soon : Progress::batches;
 }
 
-Consumer::Impl::Progress Consumer::Impl::read_granted(Assigned& one, std::unique_lock<std::mutex>& lock) {
+Result<Consumer::Impl::Progress> Consumer::Impl::read_granted(Assigned& one, std::unique_lock<std::mutex>& lock) {
   const auto read = one.read;
   const auto position = Offset(one.position);
   if (read->session->over.load(std::memory_order_acquire)) return after_fault(one, Fault::peer_gone);
   if (read->lease->refused()) return after_fault(one, Fault::layout_changed);
+  // No READ for bytes that could go nowhere.
+  if (destination_ && !read->session->landing.direct &&
+      !destination_->area()->has_room(
+          std::max(read->room_wanted, std::min<std::size_t>(destination_->bytes_at_a_time(),
+                                                            static_cast<std::size_t>(settings_.onesided_read_bytes)))))
+    return Progress::full;
   lock.unlock();
   auto& queue = *read->session->queue;
   std::optional<Fault> fault;
   if (read->grant) {
     onesided::ReaderLimits limits;
     limits.read_bytes = static_cast<std::uint32_t>(settings_.onesided_read_bytes);
+    if (destination_)
+      limits.read_bytes =
+          static_cast<std::uint32_t>(std::min<std::size_t>(limits.read_bytes, destination_->bytes_at_a_time()));
     read->reader = std::make_unique<onesided::Reader>(queue, limits);
     read->filter.start(read->grant->aborted);
     auto adopted = read->reader->adopt(*std::exchange(read->grant, std::nullopt), position);
@@ -199,7 +306,8 @@ Consumer::Impl::Progress Consumer::Impl::read_granted(Assigned& one, std::unique
     if (got) {
       const auto delivered = deliver_read(one, *read, *got);
       lock.lock();
-      if (!delivered) return after_fault(one, Fault::lease_expired);
+      if (!delivered || *delivered == Progress::full) return delivered;
+      if (*delivered == Progress::nothing) return after_fault(one, Fault::lease_expired);
       progress = *delivered;
       one.high_watermark = got->high_watermark.value;
       one.last_stable_offset = got->last_stable_offset.value;
@@ -228,25 +336,55 @@ Consumer::Impl::Progress Consumer::Impl::read_granted(Assigned& one, std::unique
     fault = got.error();
   }
   lock.lock();
+  if (*fault == Fault::landing_full) {
+    const auto needed = read->reader->next_batch_bytes();
+    if (needed > destination_->area()->capacity()) return destination_->too_large(needed);
+    return Progress::full;
+  }
+  if (*fault == Fault::landing_failed) {
+    destination_->give_up_direct();
+    fault = Fault::peer_gone;  // a new session, which copies
+  }
   // Beyond what the reader stepped over (records that compaction took away), or the next grant names the same again.
   if (read->reader) one.position = std::max(one.position, read->reader->position().value);
   return after_fault(one, *fault);
 }
 
-/// Nothing: the lease ran out before the batches were looked at (a stopped process wakes up here): none is delivered.
-std::optional<Consumer::Impl::Progress> Consumer::Impl::deliver_read(Assigned& one, core::GrantedRead& read,
-                                                                     const onesided::Delivery& got) {
+/// Progress::nothing: the lease ran out before the batches were looked at (a stopped process wakes up here): none is
+/// delivered.
+Result<Consumer::Impl::Progress> Consumer::Impl::deliver_read(Assigned& one, core::GrantedRead& read,
+                                                              const onesided::Delivery& got) {
   if (got.batches.empty()) return Progress::soon;
+  const auto wanted = one.position;  // only this thread changes it
+  auto& session = *read.session;
   Delivery::Source source;
   source.at = one.name;
-  source.unpacked_bytes_max = static_cast<std::size_t>(settings_.decompressed_batch_bytes_max);
-  std::byte* copies = nullptr;
-  if (read.session->in_place) {
-    source.memory = read.session->queue;
+  std::vector<Bytes> elsewhere;  // the batches, where they are copied
+  const bool in_broker = session.in_place && !destination_;
+  if (session.landing.direct) {
+    source.memory = read.reader->keep();
+    if (!destination_->area()->of_host()) source.device = destination_->area();
+    counters_.landed_directly_bytes.fetch_add(static_cast<std::int64_t>(got.bytes), std::memory_order_relaxed);
+  } else if (destination_) {
+    if (session.in_place) read.pin.hold(*destination_, read.reader->mapped());
+    read.room_wanted = 0;
+    auto placed = destination_->place(got.batches);
+    if (!placed || !*placed) {
+      read.reader->seek(Offset(wanted));  // the same again, when there is room
+      if (!placed) return placed.error();
+      read.room_wanted = static_cast<std::size_t>(got.bytes);
+      return Progress::full;
+    }
+    source.memory = std::move((*placed)->memory);
+    if (!destination_->area()->of_host()) source.device = destination_->area();
+    elsewhere = std::move((*placed)->batches);
+    counters_.landed_by_copy_bytes.fetch_add(static_cast<std::int64_t>(got.bytes), std::memory_order_relaxed);
+  } else if (in_broker) {
+    source.memory = session.queue;
     source.lease = read.lease;
     source.in_place = true;
     const auto first = kafka::RecordBatchView::parse(got.batches.front());
-    if (!first) return std::nullopt;
+    if (!first) return Progress::nothing;
     source.first_offset = first->base_offset().value;
   } else if (auto kept = read.reader->keep()) {
     source.memory = std::move(kept);
@@ -255,30 +393,20 @@ std::optional<Consumer::Impl::Progress> Consumer::Impl::deliver_read(Assigned& o
     std::size_t size = 0;
     for (const auto& bytes : got.batches) size += bytes.size();
     auto memory = std::make_shared_for_overwrite<std::byte[]>(size);
-    copies = memory.get();
+    auto* to = memory.get();
+    for (const auto& bytes : got.batches) {
+      std::memcpy(to, bytes.data(), bytes.size());
+      elsewhere.emplace_back(to, bytes.size());
+      to += bytes.size();
+    }
     source.memory = std::move(memory);
   }
-  const bool in_place = source.in_place;
-  auto* const delivery = Delivery::make(std::move(source));
-  const auto wanted = one.position;  // only this thread changes it
-  for (auto bytes : got.batches) {
-    if (copies != nullptr) {
-      std::memcpy(copies, bytes.data(), bytes.size());
-      bytes = Bytes(copies, bytes.size());
-      copies += bytes.size();
-    }
-    const auto batch = kafka::RecordBatchView::parse(bytes);
-    if (!batch || batch->last_offset().value < wanted) continue;
-    if (!read.filter.passes(*batch)) {
-      counters_.skipped_batches.fetch_add(1, std::memory_order_relaxed);
-      continue;
-    }
-    batches_.push_back(Delivery::view(delivery, bytes, wanted));
-  }
-  delivery->drop();
-  if (in_place && !read.lease->in_force(loop_.clock().now())) {
+  show(std::move(source), elsewhere.empty() ? got.batches : elsewhere, got.heads, read.filter, wanted);
+  if (!elsewhere.empty()) read.reader->let_go();
+  // What was copied out of the broker's memory, or is shown there, was there all the while only if the lease still is.
+  if (session.in_place && !read.lease->in_force(loop_.clock().now())) {
     batches_.clear();
-    return std::nullopt;
+    return Progress::nothing;
   }
   read.lease->moved_to(got.next_offset.value);
   counters_.onesided_bytes.fetch_add(static_cast<std::int64_t>(got.bytes), std::memory_order_relaxed);

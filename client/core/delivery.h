@@ -5,6 +5,7 @@
 
 #include "ciuic/batch.h"
 #include "client/core/lease.h"
+#include "transport/onesided/landing_area.h"
 
 namespace ciuic::client::core {
 
@@ -14,16 +15,19 @@ class Delivery {
  public:
   struct Source {
     std::shared_ptr<const TopicPartition> at{};
-    std::shared_ptr<const void> memory{};  ///< keeps the bytes mapped
-    std::shared_ptr<Lease> lease{};        ///< null: the bytes are ours
-    std::size_t unpacked_bytes_max = 0;    ///< of a batch: the consumer's max.decompressed.batch.bytes
-    std::int64_t first_offset = 0;         ///< lowest that its views show
+    std::shared_ptr<const void> memory{};             ///< keeps the bytes mapped
+    std::shared_ptr<Lease> lease{};                   ///< null: the bytes are ours
+    std::shared_ptr<onesided::LandingArea> device{};  ///< not null: they are this device's, and the CPU may look at
+    std::unique_ptr<std::byte[]> heads{};             ///< these copies of their headers only
+    std::size_t unpacked_bytes_max = 0;               ///< of a batch: the consumer's max.decompressed.batch.bytes
+    std::int64_t first_offset = 0;                    ///< lowest that its views show
     bool in_place = false;
   };
   /// The caller's reference; give it back by `drop`.
   [[nodiscard]] static Delivery* make(Source source) { return new Delivery(std::move(source)); }
-  [[nodiscard]] static RecordBatch view(Delivery* delivery, Bytes bytes, std::int64_t wanted) {
-    return {delivery, bytes, wanted};
+  /// `head` is the batch's header, where the CPU may look.
+  [[nodiscard]] static RecordBatch view(Delivery* delivery, Bytes bytes, const std::byte* head, std::int64_t wanted) {
+    return {delivery, bytes, head, wanted};
   }
 
   /// What the records of `batch` may unpack to. REQUIRES: it is not empty.

@@ -152,8 +152,10 @@ const std::array rows{
           all.consumer.providers = split(text);
           return true;
         }},
-    Row{{"onesided.source", "consumer", "string", "", "an IP address of this host",
-         "Network card of one-sided reads over a fabric, by its address; empty: the route to the broker decides."},
+    Row{{"onesided.source", "consumer", "string", "", "an IP address of this host, or two",
+         "Network card of one-sided reads over a fabric, by its address; two with a comma between: both; empty: the "
+         "routes to "
+         "the broker's addresses decide."},
         [](All& all, std::string_view text) {
           all.consumer.onesided_source = text;
           return true;
@@ -213,7 +215,7 @@ const std::array rows{
     Row{{"fetch.min.bytes", "consumer", "integer", "1", "0 … 2147483647", "Fetch over TCP waits for this much."},
         CIUIC_CONSUMER(fetch_min_bytes, 0, int_max)},
     Row{{"fetch.max.wait.ms", "consumer", "integer", "500", "0 … 300000",
-         "But not longer than this; also the longest wait at the end of a one-sided partition."},
+         "But not longer than this. One-sided readers are told of news at once, and need no such limit."},
         CIUIC_CONSUMER(fetch_max_wait_ms, 0, 300'000)},
     Row{{"fetch.max.bytes", "consumer", "integer", "52428800", "1 … 2147483647", "Of one Fetch answer."},
         CIUIC_CONSUMER(fetch_max_bytes, 1, int_max)},

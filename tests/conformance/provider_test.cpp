@@ -6,7 +6,9 @@
 #include <sys/resource.h>
 
 #include <set>
+#include <thread>
 
+#include "tests/conformance/support/fake_device.h"
 #include "tests/conformance/support/pair.h"
 
 namespace ciuic::testing {
@@ -47,6 +49,80 @@ TEST_P(Conformance, ReadsDeliverTheExposedBytes) {
   const auto tail = pair_.read(*pair_.endpoint, *remote.sub(remote.length - 17, 17));
   ASSERT_TRUE(tail);
   EXPECT_TRUE(pair_.holds(*tail, remote.length - 17));
+}
+
+TEST_P(Conformance, ReadsLandInTheCallersMemory) {
+  // Page by page: what is not the caller's stays as it was.
+  constexpr std::size_t page = 4096, size = 64U << 10;
+  Memfd memory(size + 2 * page);
+  std::fill(memory.bytes().begin(), memory.bytes().end(), std::byte{0xEE});
+  const auto mine = memory.bytes().subspan(page, size);
+  auto& endpoint = *pair_.endpoint;
+  auto landing = endpoint.register_landing({mine});
+  if (!landing && landing.error() == Fault::not_registrable)
+    GTEST_SKIP() << GetParam().name << " does not read into a caller's memory";
+  ASSERT_TRUE(landing) << name(landing.error());
+  ASSERT_EQ((*landing)->bytes().data(), mine.data());
+  ASSERT_EQ((*landing)->bytes().size(), size);
+  const auto remote = pair_.region->remote();
+  for (const auto& [at, length] :
+       {std::pair(0U, 64U), {100U, 1U}, {size - 4096U, 4096U}, {0U, static_cast<unsigned>(size)}}) {
+    const ReadRequest request{*remote.sub(0, static_cast<std::uint32_t>(length)), mine.subspan(at, length), 7};
+    ASSERT_TRUE(endpoint.post_reads(std::span(&request, 1)));
+    ASSERT_FALSE(Pair::complete(endpoint));
+    for (std::size_t i = 0; i < length; ++i)
+      ASSERT_EQ(mine[at + i], Pair::pattern(Pair::exposed_at + i)) << at << " " << i;
+  }
+  for (std::size_t i = 0; i < page; ++i)
+    ASSERT_TRUE(memory.bytes()[i] == std::byte{0xEE} && memory.bytes()[page + size + i] == std::byte{0xEE}) << i;
+  // Own landings and the caller's side by side; the caller's may go before the connection, or after it.
+  const auto own = pair_.read(endpoint, *remote.sub(0, 100));
+  ASSERT_TRUE(own);
+  EXPECT_TRUE(pair_.holds(*own, 0));
+  // The same memory again, and parts of it: each is there until its own end.
+  auto again = endpoint.register_landing({mine});
+  auto part = endpoint.register_landing({mine.subspan(page, page)});
+  ASSERT_TRUE(again && part);
+  const auto lands = [&](std::size_t at, std::uint32_t length) {
+    std::fill(mine.begin(), mine.end(), std::byte{0xEE});
+    const ReadRequest request{*remote.sub(0, length), mine.subspan(at, length), 7};
+    ASSERT_TRUE(endpoint.post_reads(std::span(&request, 1)));
+    ASSERT_FALSE(Pair::complete(endpoint));
+    for (std::size_t i = 0; i < length; ++i) ASSERT_EQ(mine[at + i], Pair::pattern(Pair::exposed_at + i)) << at + i;
+  };
+  lands(page + 1, page - 1);
+  lands(2 * page - 64, 128);  // past the part's end
+  landing->reset();
+  lands(0, size);
+  again->reset();
+  lands(page, page);
+  endpoint.close();
+}
+
+TEST_P(Conformance, MemoryOfADeviceIsTakenOrRefusedInWords) {
+  // Addresses that the CPU cannot follow, and a descriptor that is a dma-buf to nobody but the reference.
+  FakeDevice device(64U << 10);
+  const auto span = device.memory();
+  auto shared = device.dma_buf(span).value();
+  LandingMemory memory{
+      {reinterpret_cast<std::byte*>(span.address), span.bytes}, false, shared.descriptor.get(), shared.offset};
+  auto& endpoint = *pair_.endpoint;
+  for (const bool with : {true, false}) {
+    if (!with) memory.dma_buf = -1;
+    auto landing = endpoint.register_landing(memory);
+    if (!landing) {
+      EXPECT_EQ(landing.error(), Fault::not_registrable) << name(landing.error());
+      continue;
+    }
+    EXPECT_TRUE(with);
+    const ReadRequest request{*pair_.region->remote().sub(0, 4096), (*landing)->bytes().subspan(1000, 4096), 7};
+    ASSERT_TRUE(endpoint.post_reads(std::span(&request, 1)));
+    ASSERT_FALSE(Pair::complete(endpoint));
+    const auto landed = device.see((*landing)->bytes().subspan(1000, 4096));
+    EXPECT_TRUE(pair_.holds(Buffer(landed.begin(), landed.end()), 0));
+  }
+  // Whatever the answer was, the connection is as good as before.
+  EXPECT_TRUE(pair_.read(endpoint, *pair_.region->remote().sub(0, 64)));
 }
 
 TEST_P(Conformance, ReadsFrom64BytesTo64MiB) {
@@ -126,11 +202,15 @@ TEST_P(Conformance, AnAccessErrorEndsTheEndpointAndItsPendingReads) {
   }
   for (std::uint32_t i = 0; i < 8; ++i) {
     EXPECT_EQ(done[i].id, i) << "completions come in the order posted";
-    if (i < 2)
-      // Soft-iWARP may end a connection before it has sent the answers to what came before.
-      EXPECT_TRUE(!done[i].fault || GetParam().soft_iwarp);
-    else
+    if (i < 2) {
+      // Soft-iWARP may end a connection before it has sent the answers to what came before; of two connections the
+      // other one may be behind.
+      EXPECT_TRUE(!done[i].fault || GetParam().soft_iwarp || GetParam().striped);
+    } else if (!GetParam().striped || (!done[0].fault && !done[1].fault)) {
       EXPECT_EQ(done[i].fault, i == 2 ? refused() : Fault::qp_in_error);
+    } else {
+      EXPECT_TRUE(done[i].fault);
+    }
   }
   EXPECT_TRUE(pair_.endpoint->post_reads(std::span(batch).first(1)).has_error());
   EXPECT_TRUE(pair_.endpoint->poll(done).has_error());
@@ -218,6 +298,33 @@ TEST_P(Conformance, ATokenOpensOneConnection) {
   EXPECT_TRUE(pair_.read(**first, *pair_.region->remote().sub(0, 64)));
 }
 
+TEST_P(Conformance, ATokenShownTwiceAtOnceOpensOneConnection) {
+  for (int round = 0; round < 5; ++round) {
+    const auto token = pair_.admitted(2);
+    std::array<Result<std::unique_ptr<Endpoint>>, 2> both{Fault::would_block, Fault::would_block};
+    std::array<std::thread, 2> threads;
+    for (std::size_t i = 0; i < both.size(); ++i) threads[i] = std::thread([&, i] { both[i] = pair_.connect(token); });
+    for (auto& one : threads) one.join();
+    ASSERT_NE(both[0].has_value(), both[1].has_value()) << round;
+    EXPECT_EQ(both[both[0] ? 1 : 0].error(), Fault::refused);
+    EXPECT_TRUE(pair_.read(*both[both[0] ? 0 : 1].value(), *pair_.region->remote().sub(0, 64)));
+  }
+}
+
+TEST_P(Conformance, ATokenOfAnotherListenerOpensNothing) {
+  const TemporaryFolder folder;
+  ListenOptions options;
+  options.runtime_dir = folder.path();
+  options.address = GetParam().listen;
+  const auto other = pair_.provider->listen(options);
+  ASSERT_TRUE(other) << name(other.error());
+  const auto token = Token::random();
+  (*other)->admit(token, pair_.domain, 2, system_clock().now() + std::chrono::seconds(30));
+  EXPECT_EQ(pair_.connect(token).error(), Fault::refused);
+  const auto endpoint = pair_.provider->connect((*other)->address(), token, pair_.options);
+  ASSERT_TRUE(endpoint) << "where it was given out it is good still: " << name(endpoint.error());
+}
+
 TEST_P(Conformance, UnknownAndExpiredTokensAreRefused) {
   EXPECT_EQ(pair_.connect(Token::random()).error(), Fault::refused);
   EXPECT_EQ(pair_.connect(Token{}).error(), Fault::refused);
@@ -260,24 +367,28 @@ TEST_P(Conformance, ConnectionsOfAPrincipalAreCapped) {
     auto one = pair_.connect();
     if (one) endpoints.push_back(std::move(*one));
   }
-  EXPECT_EQ(endpoints.size(), 7U) << "8 allowed, one was there";
+  EXPECT_EQ(endpoints.size(), GetParam().striped ? 3U : 7U) << "8 allowed, one was there";
   auto bob = pair_.provider->open_domain("User:bob").value();
   EXPECT_TRUE(pair_.connect(pair_.admitted(2, bob))) << "others are not disturbed";
   endpoints.clear();
-  EXPECT_TRUE(Pair::soon([&] { return pair_.listener->connections() <= 1; }));
+  EXPECT_TRUE(Pair::soon([&] { return pair_.listener->connections() <= pair_.connections_of_one(); }));
   EXPECT_TRUE(pair_.connect());
 }
 
 TEST_P(Conformance, AStormOfConnectsLeaksNoDescriptor) {
   ASSERT_TRUE(pair_.read(*pair_.endpoint, *pair_.region->remote().sub(0, 64)));
   const auto before = open_descriptors();
-  for (int i = 0; i < 300; ++i) {
+  // Where a connection costs a tenth of a second, under a sanitizer, fewer are a storm.
+  const auto enough = system_clock().now() + std::chrono::seconds(20);
+  for (int i = 0; i < 300 && (i < 60 || system_clock().now() < enough); ++i) {
     auto one = pair_.connect();
     if (one && i % 2) (void)pair_.read(**one, *pair_.region->remote().sub(0, 64));
     if (i % 3 == 0) (void)pair_.connect(Token::random());
   }
-  EXPECT_TRUE(Pair::soon([&] { return pair_.listener->connections() == 1 && open_descriptors() <= before; }))
-      << open_descriptors() << " " << before;
+  EXPECT_TRUE(Pair::soon([&] {
+    return pair_.listener->connections() == pair_.connections_of_one() && open_descriptors() <= before;
+  })) << open_descriptors()
+      << " " << before;
   EXPECT_TRUE(pair_.read(*pair_.endpoint, *pair_.region->remote().sub(0, 64)));
 }
 
@@ -302,6 +413,56 @@ TEST_P(Conformance, ManyReadsAreOutstandingUpToTheLimitAndNoFurther) {
     EXPECT_EQ(done[i].id, i);
     EXPECT_FALSE(done[i].fault);
     ASSERT_EQ(landing->bytes()[i * 64], Pair::pattern(Pair::exposed_at + i % 1000 * 64));
+  }
+}
+
+/// Neighbours in the log land far from each other, of any length, in any order, and nothing between them is touched.
+TEST_P(Conformance, ABatchScattersIntoManyPlaces) {
+  struct Piece {
+    std::uint32_t from, length;
+    std::size_t landing, at;
+  };
+  constexpr std::size_t landings = 16, landing_bytes = 64U << 10, gap = 3;
+  std::vector<std::unique_ptr<Landing>> all;
+  for (std::size_t i = 0; i < landings; ++i) {
+    all.push_back(pair_.endpoint->make_landing(landing_bytes).value());
+    std::fill(all.back()->bytes().begin(), all.back()->bytes().end(), std::byte{0xEE});
+  }
+  std::vector<Piece> pieces;
+  std::array<std::size_t, landings> used{};
+  std::uint32_t from = 0;
+  for (std::uint32_t i = 0; i < 600; ++i) {
+    const std::uint32_t length = 1 + i * 37 % 700;
+    const auto landing = i * 7 % landings;
+    ASSERT_LE(used[landing] + length + gap, landing_bytes);
+    pieces.push_back({from, length, landing, used[landing]});
+    used[landing] += length + gap;
+    from = (from + length) % (Pair::exposed_bytes - 1000);
+  }
+  std::vector<ReadRequest> batch;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const auto& one = pieces[i * 389 % pieces.size()];
+    batch.push_back(
+        {*pair_.region->remote().sub(one.from, one.length), all[one.landing]->bytes().subspan(one.at, one.length), i});
+  }
+  std::array<Completion, 64> done;
+  for (std::size_t posted = 0, completed = 0; completed < batch.size();) {
+    if (posted < batch.size()) {
+      const auto took = pair_.endpoint->post_reads(std::span(batch).subspan(posted));
+      ASSERT_TRUE(took || took.error() == Fault::would_block);
+      if (took) posted += *took;
+    }
+    const auto got = pair_.endpoint->poll(done);
+    ASSERT_TRUE(got);
+    for (std::size_t i = 0; i < *got; ++i) {
+      ASSERT_EQ(done[i].id, completed++);
+      ASSERT_FALSE(done[i].fault);
+    }
+  }
+  for (const auto& one : pieces) {
+    const auto bytes = all[one.landing]->bytes().subspan(one.at, one.length + gap);
+    ASSERT_TRUE(pair_.holds(Buffer(bytes.begin(), bytes.begin() + one.length), one.from)) << one.from;
+    for (std::size_t i = one.length; i < bytes.size(); ++i) ASSERT_EQ(bytes[i], std::byte{0xEE});
   }
 }
 
@@ -408,11 +569,12 @@ INSTANTIATE_TEST_SUITE_P(Every, Conformance, ::testing::ValuesIn(all_subjects())
 /// What is not enforced is known: a provider that starts to skip more, or less, changes this line.
 TEST(ConformanceSkips, AreTheDeclaredOnes) {
   for (const auto& subject : all_subjects()) {
-    const auto& caps = subject.make(system_clock())->caps();
+    const auto provider = subject.make(system_clock());
+    const auto& caps = provider->caps();
     const int skips = (caps.enforces_bounds ? 0 : 1) + (caps.enforces_revocation ? 0 : 2) + (caps.maps_remote ? 0 : 1);
-    const int declared = subject.name.starts_with("ucx")                                ? 4
-                         : subject.name.starts_with("shm") || subject.name == "ofi_tcp" ? 3
-                                                                                        : 1;
+    const int declared = subject.name.starts_with("ucx")                                          ? 4
+                         : subject.name.starts_with("shm") || subject.name.starts_with("ofi_tcp") ? 3
+                                                                                                  : 1;
     EXPECT_EQ(skips, declared) << subject.name;
   }
 }

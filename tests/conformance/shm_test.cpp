@@ -381,6 +381,34 @@ TEST_F(Shm, TheSocketFileHasTheModeAskedForAndGoesWithTheListener) {
   EXPECT_NE(::stat(path.c_str(), &info), 0);
 }
 
+/// In a container every broker is process 1: the number of a killed one is that of the next, and other containers'
+/// sockets in a folder of the node have numbers of processes that are not here.
+TEST_F(Shm, ASocketThatNobodyListensAtGoesAndNoOther) {
+  const auto alive = pair_.folder.path() + "/onesided-2147483646-0.sock";
+  const auto dead = pair_.folder.path() + "/onesided-" + std::to_string(::getpid()) + "-0.sock";
+  ListenOptions options;
+  options.address = alive;
+  const auto of_another = pair_.provider->listen(options);
+  ASSERT_TRUE(of_another);
+  {
+    UniqueFd ended(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    std::strcpy(name.sun_path, dead.c_str());
+    ASSERT_EQ(::bind(ended.get(), reinterpret_cast<sockaddr*>(&name), sizeof name), 0);
+  }
+  options.address.clear();
+  options.runtime_dir = pair_.folder.path();
+  const auto next = pair_.provider->listen(options);
+  ASSERT_TRUE(next);
+  struct stat info {};
+  EXPECT_NE(::stat(dead.c_str(), &info), 0);
+  const auto token = Token::random();
+  (*of_another)->admit(token, pair_.domain, 7, system_clock().now() + std::chrono::seconds(30));
+  EXPECT_TRUE(pair_.provider->connect(alive, token, {}));
+  EXPECT_TRUE(others_read_on());
+}
+
 TEST_F(Shm, AFolderThatOthersMayWriteToIsRefused) {
   TemporaryFolder folder;
   ASSERT_EQ(::chmod(folder.path().c_str(), 0777), 0);

@@ -1,12 +1,17 @@
 // Kill and restart of brokers and one-sided readers by seed, while records are produced: each is read once, in order.
 //   onesided_rounds BROKER                       the rounds; CIUIC_ROUNDS, CIUIC_SEED, CIUIC_PROVIDER (shm, verbs, ofi,
-//   ucx) onesided_rounds read BOOTSTRAP PROVIDER OFFSET…   a reader, started by the above: one line a poll on stdout
-// In the guest of tools/rdma-vm (CIUIC_PROVIDER=verbs) rounds also cut the wire, lose packets and remove the device.
+//                                                ucx), CIUIC_EVENT (only rounds of this name)
+//   onesided_rounds read BOOTSTRAP PROVIDER OFFSET…   a reader, started by the above: one line a poll on stdout
+// In the guest of tools/rdma-vm (CIUIC_PROVIDER=verbs) rounds also cut the wire, lose packets, and remove a device and
+// bring it back.
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,10 +46,49 @@ std::string env(const char* name, std::string fallback) {
   return value != nullptr ? value : std::move(fallback);
 }
 
+/// With two devices on each side (`--rails 2`) both addresses, else one.
+bool two_rails() { return !env("RDMA_VM_ADDR3", "").empty(); }
+std::string addresses(const char* first, const char* second, std::string fallback = "") {
+  const auto one = env(first, std::move(fallback));
+  return two_rails() ? one + "," + env(second, "") : one;
+}
+
+/// Below those that the system takes for connections: the broker must get it again after each of its lives.
+int free_port() {
+  int below = 0;
+  if (!(std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> below)) below = 32768;
+  std::random_device dice;
+  for (int i = 0; i < 1000; ++i) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int port = std::uniform_int_distribution(10000, below - 1)(dice);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool free = ::bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    ::close(socket);
+    if (free) return port;
+  }
+  return 0;
+}
+
 /// Processes that must not outlive this one.
 std::array<std::atomic<pid_t>, 2> children{};
 
+/// Where the kernel has a process's threads: who waits for ever shows so. Nothing where only root may see it.
+void print_stacks(pid_t pid) {
+  std::error_code ignored;
+  for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), ignored))
+    for (const char* const what : {"comm", "stack"}) {
+      std::stringstream text;
+      text << std::ifstream(task.path() / what).rdbuf();
+      fmt::print("{}", text.str());
+    }
+}
+
 [[noreturn]] void fail(const std::string& why) {
+  for (const auto& child : children)
+    if (child.load() > 0) print_stacks(child.load());
   for (const auto& child : children)
     if (child.load() > 0) ::kill(child.load(), SIGKILL);
   fmt::print("FAILED: {}\n", why);
@@ -60,7 +104,7 @@ Config settings(const std::string& bootstrap) { return {{"bootstrap.servers", bo
 int read(const std::string& bootstrap, const std::string& provider, const std::vector<std::int64_t>& from) {
   auto config = settings(bootstrap);
   config.emplace_back("onesided.providers", provider);
-  if (provider != "shm") config.emplace_back("onesided.source", env("RDMA_VM_ADDR0", ""));
+  if (provider != "shm") config.emplace_back("onesided.source", addresses("RDMA_VM_ADDR0", "RDMA_VM_ADDR2"));
   auto consumer = Consumer::open(config);
   if (!consumer) fail(consumer.error().text);
   std::vector<TopicPartitionOffset> wanted;
@@ -158,7 +202,7 @@ class Rounds {
       void (Rounds::*run)();
       bool wire;  // needs the guest's
     };
-    static constexpr std::array<Event, 10> events{{{"broker killed", &Rounds::kill_broker, false},
+    static constexpr std::array<Event, 11> events{{{"broker killed", &Rounds::kill_broker, false},
                                                    {"reader killed", &Rounds::kill_reader, false},
                                                    {"both killed", &Rounds::kill_both, false},
                                                    {"reader frozen", &Rounds::freeze_reader, false},
@@ -167,11 +211,12 @@ class Rounds {
                                                    {"packets lost", &Rounds::lose_packets, true},
                                                    {"wire cut", &Rounds::cut_wire, true},
                                                    {"link down", &Rounds::link_down, true},
-                                                   {"device removed", &Rounds::remove_device, true}}};
+                                                   {"broker's device", &Rounds::remove_broker_device, true},
+                                                   {"reader's device", &Rounds::remove_reader_device, true}}};
     const auto& event = [&]() -> const Event& {
       while (true) {
         const auto& one = events[dice_() % events.size()];
-        if (!one.wire || provider_ == "verbs") return one;
+        if (!only_.empty() ? only_ == one.name : !one.wire || provider_ == "verbs") return one;
       }
     }();
     std::this_thread::sleep_for(std::chrono::milliseconds(dice_() % 200));
@@ -212,7 +257,8 @@ class Rounds {
          {"log.dirs=" + folder_ + "/logs", fmt::format("listeners=PLAINTEXT://127.0.0.1:{}", port_),
           fmt::format("num.partitions={}", partitions), std::string("onesided.lease.ms=1500"),
           "onesided.providers=" + provider_,
-          "onesided.listen=" + env("RDMA_VM_ADDR1", provider_ == "ofi" || provider_ == "ucx" ? "127.0.0.1" : ""),
+          "onesided.listen=" +
+              addresses("RDMA_VM_ADDR1", "RDMA_VM_ADDR3", provider_ == "ofi" || provider_ == "ucx" ? "127.0.0.1" : ""),
           std::string("rdma.trusted.readers=true"), std::string("log.segment.bytes=1048576"),
           std::string("log.memory.bytes=67108864")}) {
       words.push_back("--override");
@@ -220,8 +266,7 @@ class Rounds {
     }
     broker_.pid = start(words, log_);
     const auto began = Steady::now();
-    while (port_ == 0 || !std::filesystem::exists(port_file)) {
-      if (std::ifstream file(port_file); file) file >> port_;
+    while (!std::filesystem::exists(port_file)) {
       if (Steady::now() - began > 30s) fail("the broker did not start: " + tail_of_log());
       std::this_thread::sleep_for(5ms);
     }
@@ -352,32 +397,39 @@ class Rounds {
         " ip neigh replace 10.77.0.2 lladdr 02:77:00:00:00:02 dev rdma0 nud permanent");
   }
 
-  /// Soft-RoCE waits for whoever has the device open: readers must go on over TCP until both processes end.
-  void remove_device() {
-    shell("(rdma link del rxe1; touch " + folder_ + "/removed) &");
-    const auto began = Steady::now();
-    const auto goal = acknowledged_[0].load() + 50;
-    while (at_[0] <= goal || path_[0] != "tcp") {
-      if (Steady::now() - began > 30s)
-        fail("the reader does not go on over TCP when the device goes: " + tail_of_log());
+  /// The device of one side goes and comes back while both processes live: Fetch over TCP meanwhile, verbs afterwards
+  /// by themselves. Soft-RoCE waits with the removal for whoever has the device open, so they must have let go of it
+  /// too.
+  void remove_broker_device() { remove_device("rxe1", "rdma1", "0a4d:0002"); }
+  void remove_reader_device() { remove_device("rxe0", "rdma0", "0a4d:0001"); }
+  void remove_device(const std::string& device, const std::string& interface, const std::string& gid) {
+    const auto before = Steady::now();
+    while (path_[0] != provider_ || path_[1] != provider_) {  // in the first round it has just begun
+      if (Steady::now() - before > 30s) fail("nothing is read over verbs: " + tail_of_log());
       listen(50ms);
     }
-    reader_.end(SIGKILL);
-    broker_.end(SIGKILL);
-    while (!std::filesystem::exists(folder_ + "/removed")) {
-      if (Steady::now() - began > 60s) fail("the device does not go though nobody has it open");
-      std::this_thread::sleep_for(20ms);
+    const auto removed = folder_ + "/removed";
+    shell(fmt::format("(rdma link del {}; touch {}) &", device, removed));
+    const auto began = Steady::now();
+    const auto goal = acknowledged_[0].load() + 50;
+    // Where there is another device it is read by that one.
+    while (at_[0] <= goal || (path_[0] != "tcp" && !two_rails()) || !std::filesystem::exists(removed)) {
+      if (Steady::now() - began > 30s)
+        fail(fmt::format("{} {}; the reader without it: read to {} of {}, path {}; the broker's log: {}", device,
+                         std::filesystem::exists(removed) ? "is gone" : "does not go", at_[0], goal, path_[0],
+                         tail_of_log()));
+      listen(50ms);
     }
-    shell("rm " + folder_ + "/removed; rdma link add rxe1 type rxe netdev rdma1");
-    while (std::system("grep -q 0a4d:0002 /sys/class/infiniband/rxe1/ports/1/gids/*") != 0)
+    shell(fmt::format("rm {}; rdma link add {} type rxe netdev {}", removed, device, interface));
+    while (std::system(fmt::format("grep -q {} /sys/class/infiniband/{}/ports/1/gids/*", gid, device).c_str()) != 0)
       std::this_thread::sleep_for(20ms);
-    start_broker();
-    start_reader();
   }
 
   std::string broker_program_, provider_, folder_;
+  std::string only_ = env("CIUIC_EVENT", "");
   std::mt19937_64 dice_;
-  int log_ = -1, reader_out_ = -1, port_ = 0;
+  int log_ = -1, reader_out_ = -1;
+  const int port_ = free_port();
   Child broker_{children[0]}, reader_{children[1]};
   std::string unread_, last_error_;
   std::array<std::int64_t, partitions> at_{};

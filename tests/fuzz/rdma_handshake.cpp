@@ -52,6 +52,10 @@ void messages(Input input) {
   must(verbs::parse<verbs::Hello>(nullptr, sizeof(verbs::Hello)) == std::nullopt);
   must(ofi::parse<ofi::Hello>(bytes).has_value() == (bytes.size() >= sizeof(ofi::Hello)));
   must(ofi::parse<ofi::Welcome>(bytes).has_value() == (bytes.size() >= sizeof(ofi::Welcome)));
+  if (const auto hello = ofi::parse<ofi::RdmHello>(bytes))
+    if (const auto name = ofi::name_in(*hello)) must(!name->empty() && name->size() <= ofi::name_bytes_max);
+  if (const auto welcome = ofi::parse<ofi::RdmWelcome>(bytes))
+    if (const auto name = ofi::name_in(*welcome)) must(!name->empty() && name->size() <= ofi::name_bytes_max);
   must(ucx::parse<ucx::Hello>(bytes).has_value() == (bytes.size() == sizeof(ucx::Hello)));
   must(ucx::parse<ucx::KeyAnswer>(bytes).has_value() == (bytes.size() == sizeof(ucx::KeyAnswer)));
   (void)rdma::Token::from(bytes);

@@ -22,13 +22,18 @@ def main():
 
     with tempfile.TemporaryDirectory() as folder:
         port_file = pathlib.Path(folder) / "port"
-        settings = [f"log.dirs={folder}/logs", "listeners=PLAINTEXT://127.0.0.1:0", f"onesided.listen={there}", "onesided.providers=shm,verbs,ofi"]
-        broker = subprocess.Popen([broker_program, "--port-file", port_file, *(word for one in settings for word in ("--override", one))], stderr=subprocess.DEVNULL)
-        try:
+
+        def start(*settings):
+            port_file.unlink(missing_ok=True)
+            common = [f"log.dirs={folder}/logs", "listeners=PLAINTEXT://127.0.0.1:0", f"onesided.listen={there}"]
+            words = [word for one in [*common, *settings] for word in ("--override", one)]
+            process = subprocess.Popen([broker_program, "--port-file", port_file, *words], stderr=subprocess.DEVNULL)
             while not port_file.exists():
                 time.sleep(0.01)
-            bootstrap = f"127.0.0.1:{port_file.read_text().strip()}"
+            return process, f"127.0.0.1:{port_file.read_text().strip()}"
 
+        broker, bootstrap = start("onesided.providers=shm,verbs,ofi")
+        try:
             def doctor(*words):
                 done = subprocess.run([ciuic, "doctor", "-b", bootstrap, "--json", *words], stdout=subprocess.PIPE, text=True)
                 return {one["what"]: one for one in json.loads(done.stdout)}
@@ -49,6 +54,20 @@ def main():
             expect("the address it read from", found["peer by verbs"]["detail"].startswith(there))
             lost = doctor("--peer", "--source", "192.0.2.1")["peer by verbs"]
             expect("a source that is not ours is refused with words", lost["state"] == "missing" and lost["remedy"])
+
+            broker.kill()
+            broker.wait()
+            for device in ("rxe0", "rxe1"):
+                subprocess.run(["rdma", "link", "del", device], check=True)
+            broker, bootstrap = start("onesided.providers=verbs")
+            peer = lambda: doctor("--peer", "--source", here).get("peer by verbs", {"state": "not offered"})["state"]
+            expect("without any device nothing is offered", peer() != "good")
+            for end in ("0", "1"):
+                subprocess.run(["rdma", "link", "add", f"rxe{end}", "type", "rxe", "netdev", f"rdma{end}"], check=True)
+            until = time.monotonic() + 30
+            while (state := peer()) != "good" and time.monotonic() < until:
+                time.sleep(0.2)
+            expect("a broker started before its device listens once it is there", state == "good")
         finally:
             broker.kill()
             broker.wait()

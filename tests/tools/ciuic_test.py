@@ -524,6 +524,21 @@ class Doctor(Ciuic):
         self.assertEqual({line.index(facts[what]["detail"].split(",")[0]) for what in ("memfd", "huge shared memory", "open files")
                           for line in text.splitlines() if line[4:].startswith(f"{what} ")}, {23})
 
+    def test_a_gpu_is_told_by_what_its_driver_can(self):
+        def gpu(words):
+            facts = self.facts("doctor", LD_LIBRARY_PATH=os.environ["CIUIC_FAKE_CUDA"], FAKE_CUDA=words)
+            (found,) = [one for one in facts if one["what"] == "GPU"]
+            return found
+        found = gpu("version=12040 devices=2")
+        self.assertEqual(found["detail"], "driver of CUDA 12.4, Fake GPU 0: dma-buf, read-only pins, Fake GPU 1: dma-buf, read-only pins")
+        for words, detail, remedy in [("no_dma_buf", "no dma-buf, read-only pins", "nvidia_peermem"),
+                                      ("no_read_only_register", "dma-buf, no read-only pins", "update")]:
+            found = gpu(words)
+            self.assertEqual(found["state"], "could be better", found)
+            self.assertIn(detail, found["detail"])
+            self.assertIn(remedy, found["remedy"])
+        self.assertEqual((gpu("devices=0")["state"], gpu("devices=0")["remedy"]), ("good", ""))
+
     def test_reads_from_the_peer(self):
         self.filled(10)
         peer = {one["what"]: one for one in self.facts("doctor", "--peer")}["peer by shm"]

@@ -1,4 +1,4 @@
-// The RDMA half of `ciuic doctor`: what sysfs and rdma_cm say of this host's cards, read and put into words.
+// The RDMA half of `ciuic doctor`: what sysfs, rdma_cm and the GPU's driver say of this host's cards, put into words.
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <link.h>
@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "tools/ciuic/finding.h"
+#include "transport/device/cuda_facts.h"
 #include "transport/rdma/ofi/ofi.h"
 #include "transport/rdma/ucx/ucx.h"
 #include "transport/rdma/verbs/verbs.h"
@@ -100,10 +101,13 @@ Finding libfabric() {
   if (words.empty())
     return {"libfabric", State::hint,
             fmt::format("{} ({}), and none of its providers that we use", file, found->version),
-            "is FI_PROVIDER set in the environment to something else than verbs or tcp?"};
-  return {
-      "libfabric", State::good, fmt::format("{} ({}); {}", file, found->version, joined(words)),
-      found->usable.front().name == "tcp" ? "a broker offers ofi over TCP with rdma.trusted.readers=true only" : ""};
+            "is FI_PROVIDER set in the environment to what `ofi` does not use (docs/fabric.md)?"};
+  // What is first is chosen, and own verbs alone enforces all.
+  const auto& chosen = found->usable.front().name;
+  return {"libfabric", State::good, fmt::format("{} ({}); {}", file, found->version, joined(words)),
+          chosen == "verbs" ? ""
+                            : fmt::format("a broker offers ofi over {} with rdma.trusted.readers=true only",
+                                          chosen == "tcp" ? "TCP" : chosen)};
 }
 
 /// What `ucx` would read by.
@@ -212,16 +216,38 @@ Finding counters() {
           "(docs/fabric.md)"};
 }
 
-/// Direct placement into GPU memory.
+/// GPU memory as what batches land in, by its driver's own word.
 Finding gpus() {
-  const auto driver = first_line("/proc/driver/nvidia/version");
-  if (driver.empty()) return {"GPU", State::good, "no NVIDIA driver: batches land in host memory", ""};
+  const auto facts = device::cuda_facts();
+  if (!facts && first_line("/proc/driver/nvidia/version").empty())
+    return {"GPU", State::good, "none of NVIDIA's: batches land in host memory", ""};
+  if (!facts)
+    return {"GPU", State::hint, facts.error().text,
+            "batches land in host memory until nvidia-smi works; a container needs --gpus and "
+            "NVIDIA_DRIVER_CAPABILITIES=compute,utility"};
   std::ifstream modules("/proc/modules");
   bool peer_memory = false;
   for (std::string line; std::getline(modules, line);) peer_memory = peer_memory || line.starts_with("nvidia_peermem");
-  return {
-      "GPU", peer_memory ? State::good : State::hint, driver + (peer_memory ? "; nvidia_peermem is loaded" : ""),
-      peer_memory ? "" : "direct READs into GPU memory need dma-buf support (open kernel modules) or nvidia_peermem"};
+  bool reached = true, pinned = true;
+  std::vector<std::string> found{fmt::format("driver of CUDA {}.{}", facts->driver / 1000, facts->driver % 1000 / 10)};
+  for (const auto& gpu : facts->gpus) {
+    reached = reached && (gpu.dma_buf || peer_memory);
+    pinned = pinned && gpu.read_only_register;
+    found.push_back(fmt::format("{}: {}, {}", gpu.name,
+                                gpu.dma_buf   ? "dma-buf"
+                                : peer_memory ? "nvidia_peermem"
+                                              : "no dma-buf",
+                                gpu.read_only_register ? "read-only pins" : "no read-only pins"));
+  }
+  std::vector<std::string> remedies;
+  if (!reached)
+    remedies.emplace_back(
+        "cards reach GPU memory by dma-buf (NVIDIA's open kernel modules, Linux 5.12) or nvidia_peermem");
+  if (!pinned)
+    remedies.emplace_back("a driver without read-only pins copies slower from a broker on this host: update it");
+  if (!facts->kernels)
+    remedies.emplace_back("this build has no GPU kernels, the host checks batches: build with clang-14");
+  return {"GPU", remedies.empty() ? State::good : State::hint, joined(found), joined(remedies)};
 }
 
 Finding iommu() {
@@ -237,10 +263,10 @@ Finding iommu() {
 }  // namespace
 
 std::vector<Finding> fabric_findings() {
-  std::vector<Finding> all{ports(), libfabric(), ucx()};
+  std::vector<Finding> all{ports(), libfabric(), ucx(), gpus()};
   // The rest only says something where there is a device.
   if (entries(devices_folder).empty()) return all;
-  for (auto* const look : {device_files, libraries, addresses, gids, frame_size, counters, gpus, iommu})
+  for (auto* const look : {device_files, libraries, addresses, gids, frame_size, counters, iommu})
     all.push_back(look());
   return all;
 }

@@ -16,7 +16,8 @@ MAY_INCLUDE = {
     "transport/rdma/verbs": ["transport/base", "transport/rdma"],
     "transport/rdma/ofi": ["transport/base", "transport/rdma"],
     "transport/rdma/ucx": ["transport/base", "transport/rdma"],
-    "transport/onesided": ["transport/base", "transport/kafka", "transport/rdma"],
+    "transport/device": ["transport/base", "transport/kafka"],
+    "transport/onesided": ["transport/base", "transport/device", "transport/kafka", "transport/rdma"],
     "broker/log": ["transport/base", "transport/kafka"],
     "broker/settings": ["transport/base", "broker/log"],
     "broker/metadata": ["broker/settings", "transport/base", "transport/kafka", "broker/log"],
@@ -32,7 +33,7 @@ MAY_INCLUDE = {
     "client/python": ["client/include"],
     "tests/suites": ["client/include"],
     "bench": ["client/include", "transport", "broker"],
-    "tests": ["transport", "broker", "client", "tests", "tools"],
+    "tests": ["transport", "broker", "client", "tests", "tools", "bench"],
     "tools": ["transport", "broker", "client", "tools"],
     "docs": ["client/include"],
 }

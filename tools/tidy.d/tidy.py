@@ -105,6 +105,26 @@ def check_tour(paths):
         yield from (f"{here}:1: says that it is stop {one} of docs/tour.md; it is {number}" for one in said if int(one) != number)
 
 
+def tests_in(text):
+    """Names of the suites and of the tests that a C++ source defines."""
+    pairs = re.findall(r"^TEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)", text, re.M)
+    return {suite for suite, _ in pairs} | {name for _, name in pairs} | set(re.findall(r"INSTANTIATE_TEST_SUITE_P\(\w*,\s*(\w+)", text))
+
+
+def unknown_tests(table, known):
+    """`Suite.Test`, `Suite.*` and `Test` in the rows of a page's tables that no source defines."""
+    for row in re.findall(r"^\| .*$", table, re.M):
+        for suite, name in re.findall(r"`([A-Z]\w+)(?:\.(\w+|\*))?`", row):
+            yield from (one for one in (suite, name) if one not in ("", "*") and one not in known)
+
+
+def check_named_tests():
+    page = ROOT / "tests" / "conformance" / "README.md"
+    known = set().union(*(tests_in(path.read_text()) for path in (ROOT / "tests").rglob("*.cpp")))
+    for name in unknown_tests(page.read_text(), known) if page.is_file() else ():
+        yield f"{page.relative_to(ROOT)}:1: there is no test {name}; correct the table"
+
+
 def check_format(paths, fix):
     sources = [path for path in paths if rules.CPP.search(path)]
     if not sources:
@@ -210,6 +230,10 @@ def self_test():
             assert room == provider or not include_allowed(f"{room}/a.h", f"{provider}/a.h"), (room, provider)
         assert include_allowed("transport/rdma/providers.cpp", f"{provider}/a.h"), provider
     assert rules.FORMATTED_BY_MISTAKE.search("#transport / rdma") and not rules.FORMATTED_BY_MISTAKE.search("# transport")
+    known = tests_in("TEST_F(VerbsAttack,\n       Holds) {\nTEST_P(Other, Works) {\nTEST(Third, Is)")
+    assert known == {"VerbsAttack", "Holds", "Other", "Works", "Third", "Is"}, known
+    table = "`Gone` in prose\n| a | `VerbsAttack.Holds`, `Works`, `Third.*`, `a/b`, `lower` |\n| b | `Other.Left`, `Renamed` |"
+    assert list(unknown_tests(table, known)) == ["Left", "Renamed"]
     assert include_allowed("transport/onesided/reader.h", "transport/rdma/provider.h")
     assert include_allowed("broker/api/fetch.cpp", "broker/log/partition.h")
     assert include_allowed("broker/main.cpp", "broker/api/handler.h")
@@ -239,6 +263,7 @@ def main():
         problems += check_file(path, text)
     problems += check_readmes(paths)
     problems += check_tour(paths)
+    problems += check_named_tests()
     problems += check_format(paths, options.fix)
     if options.deep and shutil.which("clang-tidy-14"):
         problems += check_deep(options.base, options.seconds, options.build)

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -32,8 +33,16 @@ std::shared_ptr<spdlog::logger> make(spdlog::sink_ptr sink) {
   return logger;
 }
 
+/// Colours on a terminal, unless NO_COLOR says otherwise.
+spdlog::sink_ptr to_stderr() {
+  const char* const unwanted = std::getenv("NO_COLOR");
+  const bool plain = unwanted != nullptr && *unwanted != '\0';
+  const auto mode = plain ? spdlog::color_mode::never : spdlog::color_mode::automatic;
+  return std::make_shared<spdlog::sinks::stderr_color_sink_mt>(mode);
+}
+
 std::shared_ptr<spdlog::logger>& current() {
-  static auto logger = make(std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  static auto logger = make(to_stderr());
   return logger;
 }
 

@@ -78,6 +78,13 @@ ResultOf<RecordBatchView, Error> RecordBatchView::parse(Bytes bytes) {
   return RecordBatchView(bytes.first(*size));
 }
 
+std::optional<RecordBatchView> RecordBatchView::of_head(Bytes head) {
+  const auto length = load_be<std::int32_t>(head.data() + batch_at::length);
+  if (magic_of(head) != 2 || length < static_cast<std::int32_t>(batch_header_bytes - batch_overhead_bytes))
+    return std::nullopt;
+  return RecordBatchView(head);
+}
+
 bool RecordBatchView::crc_valid() const { return compute_crc(bytes_) == crc(); }
 
 std::optional<HeaderView> next_header(Bytes& headers) {

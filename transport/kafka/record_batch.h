@@ -31,6 +31,9 @@ class RecordBatchView {
   /// Takes the batch at the front of `bytes`, if a whole one with magic 2 is there. No CRC is computed.
   /// Errors: CORRUPT_MESSAGE (cut short, or its length is impossible), UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 or 1).
   [[nodiscard]] static ResultOf<RecordBatchView, Error> parse(Bytes bytes);
+  /// A batch of which the header alone is at hand: fields can be asked for, `bytes`, `payload` and `crc_valid` not.
+  /// REQUIRES: `head` is `batch_header_bytes` long. Nothing: it is none of magic 2, or says an impossible length.
+  [[nodiscard]] static std::optional<RecordBatchView> of_head(Bytes head);
 
   [[nodiscard]] Bytes bytes() const { return bytes_; }
   [[nodiscard]] std::size_t size() const { return bytes_.size(); }

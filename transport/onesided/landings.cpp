@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "transport/base/log.h"
 #include "transport/kafka/record_batch.h"
 
 namespace ciuic::onesided {
@@ -39,7 +40,23 @@ struct Landings::Back {
 Landings::Landings() : back_(std::make_shared<Back>()) {}
 Landings::~Landings() { end(nullptr); }
 
+void Landings::use(std::shared_ptr<LandingArea> area, std::unique_ptr<rdma::Landing> registered, Longer longer) {
+  longer_ = longer;
+  area_ = std::move(area);
+  registered_ = std::move(registered);
+}
+
 rdma::Result<std::unique_ptr<rdma::Landing>> Landings::take(rdma::Endpoint& endpoint, std::size_t bytes) {
+  if (area_ && longer_ == Longer::own_memory && bytes > area_->memory().bytes) return endpoint.make_landing(bytes);
+  if (area_) {
+    auto piece = area_->take(bytes);
+    if (!piece) return rdma::Fault::landing_full;
+    if (const auto wiped = area_->wipe(piece->span()); !wiped) {
+      log::warn("client", "landing in {} failed: {}", area_->device_name(), wiped.error().text);
+      return rdma::Fault::landing_failed;
+    }
+    return std::unique_ptr<rdma::Landing>(std::move(piece));
+  }
   Back::Used used;
   {
     const std::lock_guard lock(back_->mutex);
@@ -59,6 +76,7 @@ rdma::Result<std::unique_ptr<rdma::Landing>> Landings::take(rdma::Endpoint& endp
 
 std::shared_ptr<const void> Landings::lend(std::unique_ptr<rdma::Landing>& landing, std::uint32_t checked,
                                            std::uint32_t landed) {
+  if (area_) return std::shared_ptr<const void>(std::move(landing));
   const auto size = landing->bytes().size();
   {
     const std::lock_guard lock(back_->mutex);
@@ -81,6 +99,7 @@ void Landings::end(std::unique_ptr<rdma::Endpoint> endpoint) {
   const std::lock_guard lock(back_->mutex);
   back_->over = true;
   back_->spare.clear();
+  registered_.reset();
   endpoint.reset();
 }
 

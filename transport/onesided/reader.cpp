@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/base/log.h"
 #include "transport/kafka/record_batch.h"
 
 namespace ciuic::onesided {
@@ -14,7 +15,10 @@ using kafka::Offset;
 using rdma::Fault;
 using rdma::Result;
 
-Reader::Reader(ReadQueue& queue, ReaderLimits limits) : queue_(queue), limits_(limits) { batches_.reserve(256); }
+Reader::Reader(ReadQueue& queue, ReaderLimits limits) : queue_(queue), limits_(limits) {
+  batches_.reserve(256);
+  heads_.reserve(256);
+}
 
 Reader::~Reader() { drop_pending(); }
 
@@ -206,7 +210,7 @@ Result<Delivery> Reader::view_bytes(std::uint32_t limit) {
     mapped_ = *bytes;
   }
   ++counters_.data_reads;
-  return judge(walk(mapped_.subspan(at_, limit - at_), limit - at_));
+  return judge(walk({mapped_.subspan(at_, limit - at_)}, limit - at_));
 }
 
 Result<Delivery> Reader::land_bytes(std::uint32_t limit) {
@@ -216,8 +220,12 @@ Result<Delivery> Reader::land_bytes(std::uint32_t limit) {
     arrived_ = 0;
     wipe_landing();
     if (!landing_ || landing_->bytes().size() < reading_) {
-      const auto size = std::max<std::size_t>(
-          reading_, std::min<std::size_t>(limits_.read_bytes, grant_.chunks[chunk_].memory.length));
+      // One for all READs to come; of a program's memory, where pieces are lent for long, no more than is needed.
+      const auto size =
+          queue_.landings().area() != nullptr
+              ? reading_
+              : std::max<std::size_t>(reading_,
+                                      std::min<std::size_t>(limits_.read_bytes, grant_.chunks[chunk_].memory.length));
       auto landing = queue_.landings().take(queue_.endpoint(), size);
       if (!landing) return landing.error();
       landing_ = std::move(*landing);
@@ -238,33 +246,84 @@ Result<Delivery> Reader::land_bytes(std::uint32_t limit) {
   }
   landed_ = reading_;
   const auto room = grant_.chunks[chunk_].length - at_;
-  const auto landed = Bytes(landing_->bytes()).first(reading_);
-  read_ahead(landed);
-  return judge(walk(landed, room));
+  const auto arrived = look(Bytes(landing_->bytes()).first(reading_));
+  if (!arrived) return arrived.error();
+  read_ahead(*arrived);
+  auto walked = walk(*arrived, room);
+  if (walked == Walk::batches && arrived->in_device) {
+    const auto match = sums_match(*arrived);
+    if (!match) return match.error();
+    if (!*match) walked = Walk::failed;
+  }
+  return judge(walked);
+}
+
+/// The device finds the heads of batches where the CPU cannot.
+Result<Reader::Arrived> Reader::look(Bytes landed) {
+  auto* const area = queue_.landings().area();
+  if (area == nullptr || area->of_host()) return Arrived{landed};
+  constexpr std::size_t heads_max = 4096;
+  found_.resize(heads_max);
+  unchecked_.clear();
+  wanted_sums_.clear();
+  const auto found = area->heads({reinterpret_cast<std::uintptr_t>(landed.data()), landed.size()}, found_);
+  if (!found) {
+    log::warn("client", "finding batches in {} failed: {}", area->device_name(), found.error().text);
+    return Fault::landing_failed;
+  }
+  found_count_ = *found;
+  return Arrived{landed, true};
+}
+
+/// The header of the batch at `at`; empty where there is no whole one, or the device told of no more.
+Bytes Reader::head_at(const Arrived& arrived, std::uint32_t at) const {
+  if (!arrived.in_device)
+    return arrived.bytes.size() - at < kafka::batch_header_bytes ? Bytes{}
+                                                                 : arrived.bytes.subspan(at, kafka::batch_header_bytes);
+  const auto end = found_.begin() + static_cast<std::ptrdiff_t>(found_count_);
+  const auto head =
+      std::lower_bound(found_.begin(), end, at, [](const auto& one, auto wanted) { return one.at < wanted; });
+  return head != end && head->at == at ? Bytes(head->bytes) : Bytes{};
+}
+
+/// Whether the batches that `walk` found are what their checksums say; the device computes them.
+Result<bool> Reader::sums_match(const Arrived& arrived) {
+  auto* const area = queue_.landings().area();
+  sums_.resize(unchecked_.size());
+  const auto done = area->checksums({reinterpret_cast<std::uintptr_t>(arrived.bytes.data()), arrived.bytes.size()},
+                                    unchecked_, sums_);
+  if (!done) {
+    log::warn("client", "checking batches in {} failed: {}", area->device_name(), done.error().text);
+    return Fault::landing_failed;
+  }
+  return std::equal(sums_.begin(), sums_.end(), wanted_sums_.begin(), wanted_sums_.end());
 }
 
 /// Asks for the bytes behind the whole batches in `landed`, by their lengths alone, so that they come while these are
 /// checked and consumed. A wrong guess costs that READ: `take_ahead` takes only what begins where it has to.
-void Reader::read_ahead(Bytes landed) {
+void Reader::read_ahead(const Arrived& landed) {
   std::uint32_t end = 0;
   auto next = kafka::no_offset;
-  while (end + kafka::batch_header_bytes <= landed.size()) {
-    const auto* const at = landed.data() + end;
-    const auto length = kafka::load_be<std::int32_t>(at + kafka::batch_at::length);
+  while (true) {
+    const auto head = head_at(landed, end);
+    if (head.empty()) break;
+    const auto length = kafka::load_be<std::int32_t>(head.data() + kafka::batch_at::length);
     if (length < 0) return;
     const auto size = static_cast<std::uint64_t>(length) + kafka::batch_overhead_bytes;
-    if (size > landed.size() - end || end + size > limits_.read_bytes) break;
-    const auto base = kafka::load_be<std::int64_t>(at + kafka::batch_at::base_offset);
-    next = Offset(kafka::wrapping_add(base, kafka::load_be<std::int32_t>(at + kafka::batch_at::last_offset_delta)));
+    if (size > landed.bytes.size() - end || end + size > limits_.read_bytes) break;
+    const auto base = kafka::load_be<std::int64_t>(head.data() + kafka::batch_at::base_offset);
+    const auto delta = kafka::load_be<std::int32_t>(head.data() + kafka::batch_at::last_offset_delta);
+    next = Offset(kafka::wrapping_add(base, delta));
     end += static_cast<std::uint32_t>(size);
   }
   const auto& chunk = grant_.chunks[chunk_];
   // What follows is more than a trickle, and not beyond what isolation lets us see.
   const auto left = chunk.length - at_ - end;
-  if (end == 0 || left < landed.size() / 2 || next >= Offset(bound().value - 1)) return;
+  if (end == 0 || left < landed.bytes.size() / 2 || next >= Offset(bound().value - 1)) return;
   const auto reading = std::min(left, limits_.read_bytes);
   if (!ahead_.landing || ahead_.landing->bytes().size() < reading) {
-    auto landing = queue_.landings().take(queue_.endpoint(), landing_->bytes().size());
+    const auto size = queue_.landings().area() != nullptr ? reading : landing_->bytes().size();
+    auto landing = queue_.landings().take(queue_.endpoint(), size);
     if (!landing || (*landing)->bytes().size() < reading) return;  // one at a time, then
     ahead_.landing = std::move(*landing);
   }
@@ -336,6 +395,7 @@ Result<Delivery> Reader::judge(Walk walked) {
   check_retries_ = 0;
   Delivery delivery = tail();
   delivery.batches = batches_;
+  delivery.heads = heads_;
   delivery.bytes = delivered_bytes_;
   delivery.next_offset = next_position_;
   delivery.at_tail = false;
@@ -343,8 +403,10 @@ Result<Delivery> Reader::judge(Walk walked) {
 }
 
 /// Finds whole batches from the front of `bytes`; `room` committed bytes are left in the chunk, there or not.
-Reader::Walk Reader::walk(Bytes bytes, std::uint32_t room) {
+Reader::Walk Reader::walk(Arrived arrived, std::uint32_t room) {
+  const auto bytes = arrived.bytes;
   batches_.clear();
+  heads_.clear();
   consumed_ = 0;
   delivered_bytes_ = 0;
   larger_ = 0;
@@ -354,12 +416,13 @@ Reader::Walk Reader::walk(Bytes bytes, std::uint32_t room) {
   std::uint32_t at = 0;
   while (at < bytes.size()) {
     const auto rest = bytes.subspan(at);
-    if (rest.size() < kafka::batch_header_bytes) {
+    const auto head = head_at(arrived, at);
+    if (head.empty()) {
       if (room - at < kafka::batch_header_bytes) return Walk::failed;
       if (at == 0) larger_ = static_cast<std::uint32_t>(kafka::batch_header_bytes);
       break;
     }
-    const auto length = kafka::load_be<std::int32_t>(rest.data() + kafka::batch_at::length);
+    const auto length = kafka::load_be<std::int32_t>(head.data() + kafka::batch_at::length);
     if (length < static_cast<std::int32_t>(kafka::batch_header_bytes - kafka::batch_overhead_bytes))
       return Walk::failed;
     const auto size = static_cast<std::uint32_t>(length) + static_cast<std::uint32_t>(kafka::batch_overhead_bytes);
@@ -370,8 +433,8 @@ Reader::Walk Reader::walk(Bytes bytes, std::uint32_t room) {
       break;
     }
     if (!batches_.empty() && at - (batches_.front().data() - bytes.data()) + size > limits_.read_bytes) break;
-    const auto batch = kafka::RecordBatchView::parse(rest.first(size));
-    if (!batch || batch->size() != size) return Walk::failed;
+    const auto batch = kafka::RecordBatchView::of_head(head);
+    if (!batch) return Walk::failed;
     const auto base = batch->base_offset();
     const auto last = batch->last_offset();
     if (last < least || last < base || (at > 0 && base < least) || batch->leader_epoch() > slot_.leader_epoch)
@@ -397,8 +460,16 @@ Reader::Walk Reader::walk(Bytes bytes, std::uint32_t room) {
       if (batches_.empty()) consumed_ = at;
       continue;
     }
-    if (!batch->crc_valid()) return Walk::failed;
+    if (arrived.in_device) {
+      constexpr auto covered = static_cast<std::uint32_t>(kafka::batch_at::attributes);
+      unchecked_.push_back({at - size + covered, size - covered});  // `at` is behind it
+      wanted_sums_.push_back(batch->crc());
+    } else if (const auto whole = kafka::RecordBatchView::parse(rest.first(size));
+               !whole || whole->size() != size || !whole->crc_valid()) {
+      return Walk::failed;
+    }
     batches_.push_back(rest.first(size));
+    heads_.push_back(head);
     delivered_bytes_ += size;
     next_position_ = last + 1;
     consumed_ = at;
@@ -439,16 +510,34 @@ std::uint32_t Reader::checked() const {
 }
 
 void Reader::wipe_landing() {
-  if (landing_ && landed_ > 0) Landings::wipe(landing_->bytes(), checked(), landed_);
+  if (queue_.landings().area() != nullptr) {
+    landing_.reset();  // pieces are wiped when they are taken
+  } else if (landing_ && landed_ > 0) {
+    Landings::wipe(landing_->bytes(), checked(), landed_);
+  }
   landed_ = 0;
   batches_.clear();
 }
 
 std::shared_ptr<const void> Reader::keep() {
-  if (!landing_ || batches_.empty() || delivered_bytes_ < landing_->bytes().size() / 2) return nullptr;
+  if (!landing_ || batches_.empty()) return nullptr;
+  if (queue_.landings().area() == nullptr && delivered_bytes_ < landing_->bytes().size() / 2) return nullptr;
   auto kept = queue_.landings().lend(landing_, checked(), landed_);
   if (kept) landed_ = 0;
   return kept;
+}
+
+void Reader::let_go() {
+  if (phase_ != Phase::data_read && queue_.landings().area() != nullptr) wipe_landing();
+}
+
+bool Reader::rest() {
+  const bool of_program = queue_.landings().area() != nullptr;
+  const bool had = of_program && (landing_ || ahead_.landing);
+  drop_pending();
+  wipe_landing();
+  if (of_program) ahead_.landing.reset();
+  return had;
 }
 
 void Reader::drop_pending() {

@@ -37,7 +37,9 @@ struct Delivery {
   /// Whole, checked batches in order; empty: nothing readable now (the tail), or below isolation's bound. The first may
   /// begin before the position asked for, control batches are among them: the caller filters records.
   /// Valid until the next call of the reader; over a mapper also only while the lease lasts (`Reader::deadline`).
+  /// Where READs land in a device's memory (`Landings::area`) these are its addresses.
   std::span<const Bytes> batches{};
+  std::span<const Bytes> heads{};  ///< the header of each, where the CPU may read it; valid as long
   std::uint64_t bytes = 0;
   kafka::Offset next_offset{};  ///< the position after these batches
   kafka::Offset high_watermark{};
@@ -124,6 +126,7 @@ class Reader {
   ///   layout_changed        bytes go on in chunks that this grant does not name: new grant at `position()`
   ///   position_not_covered  the position is in none of its chunks: new grant
   ///   aborted_list_stale    read_committed: new grant, for its list of aborted transactions
+  ///   landing_full          (over a program's memory) let go of batches, then again
   ///   chunk_revoked         bytes or slot stayed wrong over all retries: new grant
   ///   outcome reconnect     the endpoint is finished: a new one, and a new grant
   [[nodiscard]] rdma::Result<Delivery> read();
@@ -132,7 +135,17 @@ class Reader {
   /// or much is kept already).
   [[nodiscard]] std::shared_ptr<const void> keep();
 
+  /// The batches just delivered are not needed any more: their piece of a program's memory is free for others' READs.
+  void let_go();
+  /// Keeps nothing of the landings from others: READs under way are dropped, the next call of `read` begins them anew.
+  /// Their memory comes back as they complete. True: it had a piece of a program's memory.
+  bool rest();
+
   [[nodiscard]] kafka::Offset position() const { return position_; }
+  /// Bytes that the next READ must be long at least, for the batch at the position; 0: not known to be long.
+  [[nodiscard]] std::uint32_t next_batch_bytes() const { return larger_; }
+  /// The chunk that is being read, over a mapper; empty: none now.
+  [[nodiscard]] Bytes mapped() const { return mapped_; }
   [[nodiscard]] Clock::TimePoint deadline() const { return grant_.deadline; }
   [[nodiscard]] const Grant& grant() const { return grant_; }
   [[nodiscard]] const Slot& slot() const { return slot_; }
@@ -141,6 +154,11 @@ class Reader {
  private:
   enum class Phase : std::uint8_t { idle, slot_read, data_read };
   enum class Walk : std::uint8_t { batches, nothing, larger, failed };
+  /// Bytes that arrived, and how the CPU sees the headers in them.
+  struct Arrived {
+    Bytes bytes{};
+    bool in_device = false;  ///< `found_` has the heads; else the bytes themselves
+  };
 
   [[nodiscard]] rdma::Result<Delivery> step();
   [[nodiscard]] rdma::Result<void> refresh_slot();
@@ -149,13 +167,16 @@ class Reader {
   [[nodiscard]] rdma::Result<Delivery> land_bytes(std::uint32_t limit);
   [[nodiscard]] rdma::Result<void> post_piece();
   [[nodiscard]] rdma::Result<Delivery> judge(Walk walk);
-  [[nodiscard]] Walk walk(Bytes bytes, std::uint32_t limit);
+  [[nodiscard]] Walk walk(Arrived arrived, std::uint32_t room);
+  [[nodiscard]] rdma::Result<Arrived> look(Bytes landed);
+  [[nodiscard]] Bytes head_at(const Arrived& arrived, std::uint32_t at) const;
+  [[nodiscard]] rdma::Result<bool> sums_match(const Arrived& arrived);
   [[nodiscard]] Delivery tail() const;
   [[nodiscard]] rdma::Fault failed(rdma::Fault fault, int& retries) const;
   [[nodiscard]] bool select_chunk();
   [[nodiscard]] kafka::Offset bound() const;
   [[nodiscard]] Clock::TimePoint read_deadline() const;
-  void read_ahead(Bytes landed);
+  void read_ahead(const Arrived& landed);
   [[nodiscard]] bool take_ahead();
   void drop_ahead();
   [[nodiscard]] std::uint32_t checked() const;
@@ -199,6 +220,12 @@ class Reader {
     std::unique_ptr<rdma::Landing> landing{};
   } ahead_;
   std::vector<Bytes> batches_;
+  std::vector<Bytes> heads_;
+  // Of bytes in a device's memory: the heads found there, and what the device has still to check.
+  std::vector<device::BatchHead> found_;
+  std::size_t found_count_ = 0;
+  std::vector<device::Slice> unchecked_;
+  std::vector<std::uint32_t> wanted_sums_, sums_;
   kafka::Offset next_position_{};
   std::uint32_t consumed_ = 0;
   std::uint64_t delivered_bytes_ = 0;

@@ -32,6 +32,14 @@ std::string Address::text() const {
   return fmt::format("{}:{}", name.data(), ntohs(in->sin_port));
 }
 
+Bytes Address::network_bytes() const {
+  if (storage.ss_family == AF_INET6) {
+    const auto& in = reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr;
+    return std::as_bytes(std::span(in.s6_addr));
+  }
+  return std::as_bytes(std::span(&reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr, 1));
+}
+
 std::optional<Address> Address::parse(std::string_view text) {
   constexpr std::size_t longest = 80;
   if (text.empty() || text.size() > longest) return std::nullopt;

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "transport/base/bytes.h"
+
 /// Where providers that cross hosts listen and connect.
 namespace ciuic::rdma {
 
@@ -16,6 +18,8 @@ struct Address {
   [[nodiscard]] sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
   [[nodiscard]] std::string text() const;
   void set_port(std::uint16_t port);
+  /// The address alone, most significant byte first.
+  [[nodiscard]] Bytes network_bytes() const;
 
   /// `10.0.0.1:7471`, `[fd00::1]:7471`; without a port: port 0. Nothing: neither.
   [[nodiscard]] static std::optional<Address> parse(std::string_view text);

@@ -18,6 +18,8 @@ constexpr std::array rows{
     Row{Fault::would_block, "would_block", "nothing there yet, or the queue is full", ""},
     Row{Fault::torn_slot, "torn_slot", "the slot was read while it was being written", ""},
     Row{Fault::batch_check_failed, "batch_check_failed", "bytes that arrived are not the batches committed there", ""},
+    Row{Fault::landing_full, "landing_full", "all memory for READs to land in is in use",
+        "let go of batches, or land in more memory"},
     Row{Fault::lease_expired, "lease_expired", "the lease was not renewed in time",
         "the process was stopped or starved for longer than onesided.lease.ms, or the broker did not answer"},
     Row{Fault::chunk_revoked, "chunk_revoked", "bytes stayed wrong over all retries: the chunk was taken back", ""},
@@ -53,6 +55,8 @@ constexpr std::array rows{
         "make the consumer after fork(), or use spawn"},
     Row{Fault::resources_exhausted, "resources_exhausted", "no memory, file descriptors or address space left",
         "raise `ulimit -n`, `ulimit -v` or vm.max_map_count"},
+    Row{Fault::landing_failed, "landing_failed", "the device whose memory READs land in failed",
+        "look at the client's log for the driver's words, and at `ciuic doctor`"},
 };
 
 constexpr auto faults = [] {

@@ -20,6 +20,7 @@ enum class Fault : std::int16_t {
   would_block = 1,            ///< nothing there yet, or the queue is full: poll, then again
   torn_slot = 2,              ///< the slot was being written, or is older than one already seen
   batch_check_failed = 3,     ///< the bytes that arrived are not the batches that were committed
+  landing_full = 4,           ///< all memory for READs to land in is in use: give some back, then again
   lease_expired = 20,         ///< the client's own deadline passed
   chunk_revoked = 21,         ///< bytes stay wrong after retries: the chunk is not what the grant said
   layout_changed = 22,        ///< the grant's chunks end here, or the partition was rolled, truncated or closed
@@ -39,6 +40,7 @@ enum class Fault : std::int16_t {
   incompatible = 65,          ///< the other side speaks another version of this provider
   forked_child = 66,          ///< this process is a forked child of the one that connected
   resources_exhausted = 67,   ///< no memory, descriptors or address space
+  landing_failed = 68,        ///< the device whose memory READs land in does not do what is asked of it
 };
 
 template <class T>

@@ -27,7 +27,11 @@ struct LandingPlace {
       return;
     }
     registration.reset();
-    ::munmap(at, mapped_bytes);
+    if (mapped_bytes > 0) ::munmap(at, mapped_bytes);
+  }
+  /// Memory of somebody else, who keeps it for longer.
+  [[nodiscard]] static std::unique_ptr<LandingPlace> of(MutableBytes memory) {
+    return std::make_unique<LandingPlace>(memory.data(), 0, memory.size());
   }
   /// Anonymous memory of whole pages, huge ones where that is worth it; null: the kernel refuses.
   [[nodiscard]] static std::unique_ptr<LandingPlace> make(std::size_t bytes) {
@@ -42,7 +46,7 @@ struct LandingPlace {
   }
 
   std::byte* at;
-  std::size_t mapped_bytes;
+  std::size_t mapped_bytes;  ///< 0: not ours
   std::size_t bytes;
   Owned registration{};
   std::uint32_t pending = 0;  ///< READs into it
@@ -56,19 +60,23 @@ class LandingPlaces : public std::enable_shared_from_this<LandingPlaces<Owned>> 
  public:
   using Place = LandingPlace<Owned>;
 
+  /// Null: no place has all of them. Places of the caller's memory may overlap, and be the same; any that has them
+  /// does.
   [[nodiscard]] Place* find(MutableBytes bytes) {
-    const auto after = by_address_.upper_bound(bytes.data());
-    if (after == by_address_.begin()) return nullptr;
-    auto& place = *std::prev(after)->second;
-    const auto at = static_cast<std::size_t>(bytes.data() - place.at);
-    return at <= place.bytes && bytes.size() <= place.bytes - at ? &place : nullptr;
+    for (auto after = by_address_.upper_bound(bytes.data()); after != by_address_.begin();) {
+      auto& place = *(--after)->second;
+      const auto at = static_cast<std::size_t>(bytes.data() - place.at);
+      if (!place.left && at <= place.bytes && bytes.size() <= place.bytes - at) return &place;
+    }
+    return nullptr;
   }
   [[nodiscard]] std::unique_ptr<Landing> add(std::unique_ptr<Place> place) {
-    auto& kept = *(by_address_[place->at] = std::move(place));
+    auto& kept = *place;
+    by_address_.emplace(kept.at, std::move(place));
     return std::make_unique<Held>(this->shared_from_this(), kept);
   }
   void done(Place& place) {
-    if (--place.pending == 0 && place.left) by_address_.erase(place.at);
+    if (--place.pending == 0 && place.left) forget(place);
   }
   /// The connection is gone: nothing lands any more. Registrations end, for their domain will.
   void end() {
@@ -93,10 +101,14 @@ class LandingPlaces : public std::enable_shared_from_this<LandingPlaces<Owned>> 
 
   void leave(Place& place) {
     place.left = true;
-    if (place.pending == 0) by_address_.erase(place.at);
+    if (place.pending == 0) forget(place);
+  }
+  void forget(const Place& place) {
+    const auto [first, last] = by_address_.equal_range(place.at);
+    by_address_.erase(std::find_if(first, last, [&](const auto& one) { return one.second.get() == &place; }));
   }
 
-  std::map<const std::byte*, std::unique_ptr<Place>> by_address_;
+  std::multimap<const std::byte*, std::unique_ptr<Place>> by_address_;
 };
 
 }  // namespace ciuic::rdma

@@ -106,6 +106,9 @@ class Domain {
   [[nodiscard]] virtual std::string_view principal() const = 0;
   /// True: `expose`, and the end of a Region, pin and unpin pages and take milliseconds: not for an event loop.
   [[nodiscard]] virtual bool pins_memory() const { return false; }
+  /// False: devices came or went since it first exposed. What it exposed stays as it is; who is admitted from now on
+  /// belongs in another domain of the principal.
+  [[nodiscard]] virtual bool current() { return true; }
   /// Makes the span readable, never writable, by peers of this domain.
   /// REQUIRES: non-empty, page aligned or inside one page, anonymous or memfd memory, outlives the Region. The same
   /// span may be exposed in many domains, and twice in one (two keys). Errors: memlock_limit, not_registrable,
@@ -135,6 +138,8 @@ class Listener {
   virtual void admit(const Token& token, std::shared_ptr<Domain> domain, SessionId session, Clock::TimePoint until) = 0;
   /// Forgets the session's unused tokens and cuts its connections: their pending READs fail soon, no new ones start.
   virtual void disconnect(SessionId session) = 0;
+  /// Devices that one client can read by at a time, with a connection and so a token for each.
+  [[nodiscard]] virtual std::size_t devices() const { return 1; }
   /// Connections now open.
   [[nodiscard]] virtual std::size_t connections() const = 0;
 };
@@ -165,6 +170,14 @@ class Landing {
   [[nodiscard]] virtual MutableBytes bytes() = 0;
 };
 
+/// Memory of the caller's for READs to land in.
+struct LandingMemory {
+  MutableBytes bytes{};  ///< the host's, or addresses of a device that the CPU cannot follow
+  bool of_host = true;
+  int dma_buf = -1;  ///< of a device: the descriptor by which cards reach it; -1: there is none
+  std::uint64_t dma_buf_offset = 0;
+};
+
 /// Exposed memory seen in place.
 class Mapper {
  public:
@@ -184,6 +197,12 @@ class Endpoint {
   virtual ~Endpoint() = default;
   [[nodiscard]] virtual const Caps& caps() const = 0;
   [[nodiscard]] virtual Result<std::unique_ptr<Landing>> make_landing(std::size_t bytes) = 0;
+  /// The caller's memory as a landing, all of it; READs may go to any part. REQUIRES: it outlives the Landing and the
+  /// READs into it. Errors: not_registrable (the provider, the card or the driver cannot, or not such memory),
+  /// memlock_limit, resources_exhausted.
+  [[nodiscard]] virtual Result<std::unique_ptr<Landing>> register_landing(const LandingMemory& /*memory*/) {
+    return Fault::not_registrable;
+  }
   /// Posts READs in order; gives how many were taken, at least one. Never blocks. A READ longer than
   /// caps().read_bytes_max or whose `to` differs in size from `from` is a caller's bug: access_error, endpoint broken.
   /// Errors: would_block (queue full), qp_in_error, peer_gone, device_lost.
@@ -204,7 +223,8 @@ class Endpoint {
 
 struct ConnectOptions {
   Milliseconds timeout{2000};
-  std::string source{};  ///< for providers that choose a device by address: our own; empty: the route decides
+  std::string source{};           ///< for providers that choose a device by address: our own; empty: the route decides
+  std::optional<Token> second{};  ///< of the same session: for a connection by a second device, where there is one
 };
 
 /// One way of one-sided reading. Stateless but for its device; any thread. Names are lower case, registry.h lists them.

@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::array factories{
     ProviderFactory{"verbs", "InfiniBand, RoCE, iWARP: the network card reads broker memory",
-                    [](const Clock& clock) { return make_verbs_provider(clock); }},
+                    [](const Clock& clock) { return make_verbs_provider(clock); }, false,
+                    [](const Clock& clock) { return make_verbs_provider(clock, true); }},
     ProviderFactory{"ofi", "libfabric: its verbs, or TCP for readers that are trusted",
                     [](const Clock& clock) { return make_ofi_provider(clock); }, true},
     ProviderFactory{"ucx", "UCX, for readers that are trusted",
@@ -35,9 +36,10 @@ constexpr std::array factories{
 
 std::span<const ProviderFactory> provider_factories() { return factories; }
 
-Result<std::shared_ptr<Provider>> make_provider(std::string_view name, const Clock& clock) {
+Result<std::shared_ptr<Provider>> make_provider(std::string_view name, const Clock& clock, bool device_may_come) {
   for (const auto& factory : factories)
-    if (factory.name == name) return factory.make(clock);
+    if (factory.name == name)
+      return device_may_come && factory.make_before_device ? factory.make_before_device(clock) : factory.make(clock);
   return Fault::unknown_provider;
 }
 

@@ -35,20 +35,32 @@ class RecordBatch {
   [[nodiscard]] std::int32_t record_count() const;   ///< of the whole batch
   [[nodiscard]] const char* compression() const;     ///< "none", "gzip", "snappy", "lz4", "zstd"
   [[nodiscard]] std::int64_t max_timestamp() const;  ///< ms since 1970; -1: none
-  /// The batch, header included, as on the wire.
-  [[nodiscard]] Bytes bytes() const { return bytes_; }
+  /// The batch, header included, as on the wire. Empty where the CPU cannot look: `device_bytes`, or a `copy`.
+  [[nodiscard]] Bytes bytes() const { return in_device_ ? Bytes{} : bytes_; }
+  /// The same in a device's memory, where batches land in such (`Consumer::land_in`): all writes of it are done.
+  struct DeviceBytes {
+    std::uint64_t address = 0;
+    std::size_t size = 0;
+  };
+  [[nodiscard]] DeviceBytes device_bytes() const {
+    return in_device_ ? DeviceBytes{reinterpret_cast<std::uintptr_t>(bytes_.data()), bytes_.size()} : DeviceBytes{};
+  }
+  [[nodiscard]] std::size_t size() const { return bytes_.size(); }  ///< bytes, wherever they lie
   [[nodiscard]] bool in_force() const;
   /// The bytes lie in the broker's memory.
   [[nodiscard]] bool in_place() const;
-  /// The same batch in memory of its own. Errors: data_loss if the lease had run out: the bytes cannot be vouched for.
+  /// The same batch in host memory of its own. Errors: data_loss if the lease had run out: the bytes cannot be vouched
+  /// for; fatal if the device that they lie in failed.
   [[nodiscard]] Result<RecordBatch> copy() const;
 
  private:
   friend class core::Delivery;
-  RecordBatch(core::Delivery* delivery, Bytes bytes, std::int64_t wanted);
+  RecordBatch(core::Delivery* delivery, Bytes bytes, const std::byte* head, std::int64_t wanted);
   core::Delivery* delivery_ = nullptr;
   Bytes bytes_{};
+  const std::byte* head_ = nullptr;  // the header, where the CPU may look
   std::int64_t wanted_ = 0;
+  bool in_device_ = false;
 };
 
 struct Header {
@@ -77,8 +89,9 @@ class RecordReader {
   RecordReader(RecordReader&&) noexcept;
   RecordReader& operator=(RecordReader&&) noexcept;
   ~RecordReader();
-  /// Keeps `batch` until the next open. Errors: corrupt (records do not unpack); with Kafka's code MESSAGE_TOO_LARGE
-  /// where they unpack to more than `max.decompressed.batch.bytes` of the consumer that the batch came from.
+  /// Keeps `batch` until the next open. Errors: invalid_state (it lies in a device: `copy` it), corrupt (records do not
+  /// unpack); with Kafka's code MESSAGE_TOO_LARGE where they unpack to more than `max.decompressed.batch.bytes` of the
+  /// consumer that the batch came from.
   [[nodiscard]] Result<void> open(const RecordBatch& batch);
   /// The next record, or nullptr at the end or at a malformed one: then `error()` is there. Valid until `next` (the
   /// struct and its headers) and `open` (the bytes).

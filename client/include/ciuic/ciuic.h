@@ -69,6 +69,9 @@ typedef struct ciuic_topic_partition {
 #define CIUIC_OFFSET_END ((int64_t)-1)
 #define CIUIC_OFFSET_STORED ((int64_t)-1000)
 
+/* Where bytes lie. */
+enum ciuic_memory { CIUIC_MEMORY_HOST = 0, CIUIC_MEMORY_CUDA = 1 };
+
 /* ---- Consumer ------------------------------------------------------------------------------------------------ */
 
 typedef struct ciuic_consumer ciuic_consumer;
@@ -79,6 +82,15 @@ CIUIC_API int32_t ciuic_consumer_open(const ciuic_config_entry* config, size_t c
                                       ciuic_error* error);
 /* Leaves the group, releases leases, frees the handle. Batches stay usable until freed. NULL is ignored. */
 CIUIC_API void ciuic_consumer_close(ciuic_consumer* consumer);
+
+/* Puts the batches of every later poll into `bytes` bytes at `at`, which are `memory` (a ciuic_memory; CUDA: of one
+ * device, by its device pointer) and outlive the consumer and all its batches: directly where the card reaches them,
+ * else copied (ciuic_consumer_path_json says which, and why). Once, before assign and subscribe. A poll that finds no
+ * room because of batches that are still held waits, then gives CIUIC_QUEUE_FULL, retriable; a batch larger than the
+ * memory gives it at once, not retriable. CIUIC_INVALID_ARGUMENT: under 4096 bytes, no such memory. CIUIC_UNSUPPORTED:
+ * no driver, or not memory of one device of it. */
+CIUIC_API int32_t ciuic_consumer_land_in(ciuic_consumer* consumer, int32_t memory, void* at, size_t bytes,
+                                         ciuic_error* error);
 
 CIUIC_API int32_t ciuic_consumer_assign(ciuic_consumer* consumer, const ciuic_topic_partition* partitions, size_t count,
                                         ciuic_error* error);
@@ -137,7 +149,8 @@ CIUIC_API int32_t ciuic_consumer_lag(ciuic_consumer* consumer, const char* topic
                                      ciuic_error* error);
 
 /* JSON texts, NUL-terminated; free with ciuic_text_free. Any thread. NULL: out of memory or a forked child.
- * path: {"path":"one-sided","provider":"shm","reason":"…"}; metrics: [{"name":…,"label":…,"value":…},…]. */
+ * path: {"path":"one-sided","provider":"shm","reason":"…","landing":"…"}; metrics: [{"name":…,"label":…,"value":…},…].
+ */
 CIUIC_API char* ciuic_consumer_path_json(ciuic_consumer* consumer, const char* topic, int32_t partition);
 CIUIC_API char* ciuic_consumer_metrics_json(ciuic_consumer* consumer);
 CIUIC_API char* ciuic_consumer_topics_json(ciuic_consumer* consumer, int64_t timeout_ms, ciuic_error* error);
@@ -159,6 +172,8 @@ typedef struct ciuic_batch_info {
   int32_t record_count;
   const char* compression; /* "none", … */
   int32_t in_place;        /* the bytes lie in the broker's memory */
+  int32_t memory;          /* a ciuic_memory: what `device_bytes` and `length` are of */
+  uint64_t device_bytes;   /* CUDA: the batch's device pointer, all writes to it done; `bytes` is NULL then. Host: 0 */
 } ciuic_batch_info;
 
 CIUIC_API int32_t ciuic_batch_info_get(const ciuic_batch* batch, ciuic_batch_info* info);
@@ -167,7 +182,8 @@ CIUIC_API ciuic_batch* ciuic_batch_retain(const ciuic_batch* batch);
 CIUIC_API void ciuic_batch_free(ciuic_batch* batch);
 /* 1: the bytes are still guaranteed; 0: a lease ran out, discard what was read from them. Ask after use. Any thread. */
 CIUIC_API int32_t ciuic_batch_in_force(const ciuic_batch* batch);
-/* The batch in memory of its own, to be freed. CIUIC_DATA_LOSS: the lease had run out. */
+/* The batch in host memory of its own, to be freed. CIUIC_DATA_LOSS: the lease had run out. CIUIC_FATAL: the device
+ * that it lies in failed. */
 CIUIC_API int32_t ciuic_batch_copy(const ciuic_batch* batch, ciuic_batch** copy, ciuic_error* error);
 
 typedef struct ciuic_header {
@@ -194,8 +210,8 @@ typedef struct ciuic_record {
 CIUIC_API ciuic_reader* ciuic_reader_new(void);
 CIUIC_API void ciuic_reader_free(ciuic_reader* reader);
 /* Keeps `batch` until the next open; NULL: lets go of the one before, and of the buffer where a large batch made it
- * grow. CIUIC_CORRUPT with Kafka's code 10 (MESSAGE_TOO_LARGE): its records unpack to more than the consumer's
- * max.decompressed.batch.bytes. */
+ * grow. CIUIC_INVALID_STATE: it lies in a device; ciuic_batch_copy brings it to the host. CIUIC_CORRUPT with Kafka's
+ * code 10 (MESSAGE_TOO_LARGE): its records unpack to more than the consumer's max.decompressed.batch.bytes. */
 CIUIC_API int32_t ciuic_reader_open(ciuic_reader* reader, const ciuic_batch* batch, ciuic_error* error);
 /* 1: *record is filled (bytes live until the next open, headers until the next call); 0: the end; negative: malformed.
  */

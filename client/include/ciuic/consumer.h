@@ -17,6 +17,17 @@ struct PathInfo {
   std::string provider{};  ///< of a one-sided path: "shm", "verbs", …
   std::string
       reason{};  ///< "transport=tcp", "broker has no one-sided APIs", "shm: refused (…)"; empty: nothing better exists
+  /// Into the program's memory (`land_in`): "direct: …", or "copied: …" with the reason; empty: not asked for.
+  std::string landing{};
+};
+
+enum class Memory : std::int8_t { host = 0, cuda = 1 };
+
+/// Memory of the program's for batches to land in.
+struct LandingBuffer {
+  Memory memory = Memory::host;
+  void* at = nullptr;  ///< cuda: memory of one device (cudaMalloc, a tensor's `data_ptr`)
+  std::size_t bytes = 0;
 };
 
 struct Lag {
@@ -54,6 +65,17 @@ class Consumer {
   /// Leaves the group after a last commit (enable.auto.commit), releases grants. Views stay usable as `RecordBatch`
   /// says, but leases are renewed no more. Idempotent.
   Result<void> close(Milliseconds timeout = Milliseconds(5000));
+
+  /// Puts the batches of every later poll into `buffer`, one behind the other in pieces, each there as long as copies
+  /// of its RecordBatch are. READs land there directly where the card reaches that memory (GPU: by its dma-buf, or
+  /// nvidia_peermem), and are checked there; else batches are checked in host memory, or in the broker's on the same
+  /// host, and copied: `path` says which and why, and content and order are the same. A `poll` that finds the buffer
+  /// full of batches that are still held waits, and answers queue_full at its end; one batch larger than the buffer is
+  /// queue_full at once, and not retriable. With CUDA memory the driver is loaded now, and the device's primary context
+  /// is used.
+  /// REQUIRES: nothing was assigned or subscribed yet; the memory outlives the consumer and all its batches.
+  /// Errors: invalid_state, invalid_argument (under 4096 bytes, not memory of one device), unsupported (no driver).
+  Result<void> land_in(const LandingBuffer& buffer);
 
   // What to read: either by hand or by group.
   /// Replaces the assignment. Offsets may be numbers, `offset_beginning`, `offset_end` or `offset_stored`.

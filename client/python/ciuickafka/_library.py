@@ -3,7 +3,7 @@
 import ctypes
 import os
 import pathlib
-from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_int32, c_int64, c_size_t, c_uint32, c_void_p,
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p,
                     sizeof)
 
 from . import errors
@@ -28,7 +28,7 @@ class BatchInfo(Structure):
     _fields_ = [("size", c_uint32), ("partition", c_int32), ("topic", c_char_p), ("bytes", c_void_p), ("length", c_size_t),
                 ("base_offset", c_int64), ("last_offset", c_int64), ("first_wanted_offset", c_int64),
                 ("max_timestamp", c_int64), ("leader_epoch", c_int32), ("record_count", c_int32), ("compression", c_char_p),
-                ("in_place", c_int32)]
+                ("in_place", c_int32), ("memory", c_int32), ("device_bytes", c_uint64)]
 
 
 class Header(Structure):
@@ -66,6 +66,7 @@ _FUNCTIONS = {
     "ciuic_set_log_level": (c_int32, c_char_p),
     "ciuic_consumer_open": (c_int32, POINTER(ConfigEntry), c_size_t, POINTER(_handle), _error),
     "ciuic_consumer_close": (None, _handle),
+    "ciuic_consumer_land_in": (c_int32, _handle, c_int32, c_void_p, c_size_t, _error),
     "ciuic_consumer_assign": (c_int32, _handle, _partitions, c_size_t, _error),
     "ciuic_consumer_subscribe": (c_int32, _handle, POINTER(c_char_p), c_size_t, RebalanceCallback, c_void_p, _error),
     "ciuic_consumer_unsubscribe": (c_int32, _handle, _error),

@@ -4,7 +4,7 @@ import json
 import os
 import threading
 import time
-from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, addressof, byref, c_char_p, c_int32, c_int64, c_size_t, c_ubyte, c_void_p
 
 from . import errors
 from ._library import (AssignmentVisitor, PartitionOffset, RebalanceCallback, call, exception_of, lib, milliseconds,
@@ -29,6 +29,32 @@ def _as_array(partitions, offset=STORED):
     return array, len(given)
 
 
+HOST, CUDA = 0, 1  # ciuic_memory
+
+
+def _memory_of(memory):
+    """(kind, address, bytes, what keeps it) of an array or buffer."""
+    device = getattr(memory, "__cuda_array_interface__", None)
+    if device is not None:
+        if device.get("strides") is not None:
+            raise errors.InvalidArgument("the array is not contiguous: land in one that is")
+        size = int(device["typestr"][2:])
+        for extent in device["shape"]:
+            size *= extent
+        return CUDA, device["data"][0], size, memory
+    if hasattr(memory, "data_ptr"):  # a tensor of the host: not all of torch's types have a buffer
+        if not memory.is_contiguous() or memory.device.type != "cpu":
+            raise errors.InvalidArgument(f"a tensor of {memory.device} that is {'' if memory.is_contiguous() else 'not '}contiguous: "
+                                         "land in a contiguous one of the host or of a CUDA device")
+        return HOST, memory.data_ptr(), memory.numel() * memory.element_size(), memory
+    try:
+        view = memoryview(memory).cast("B")
+        held = (c_ubyte * len(view)).from_buffer(view)
+    except (TypeError, BufferError, ValueError) as problem:
+        raise errors.InvalidArgument(f"{type(memory).__name__}: land in a contiguous, writable buffer or in a tensor ({problem})") from None
+    return HOST, addressof(held), len(view), held
+
+
 class Consumer:
     """Reads topics. `config` has Kafka's names: bootstrap.servers, group.id, transport (auto, rdma, tcp), …; see
     docs/configuration.md. One thread at a time, but for `wakeup`, `lag`, `path`, `metrics` and batches. Times are in seconds.
@@ -47,6 +73,7 @@ class Consumer:
         self._any = threading.Lock()  # held by calls of any thread, so that close does not free under them
         self._callbacks = (None, None, None)
         self._callback_failure = None
+        self._landing = None  # memory that batches lie in
         # One for good: the library may hold on to it after an unsubscribe.
         self._rebalanced = RebalanceCallback(self._on_rebalance)
         self._error = new_error()
@@ -55,6 +82,16 @@ class Consumer:
         self._handle = self._shared = open_handle(lib.ciuic_consumer_open, config)
 
     # -- what to read
+
+    def land_in(self, memory):
+        """Puts the batches of every later poll into `memory`: a contiguous tensor or array of the host or of a CUDA device
+        (torch, CuPy, numba), or anything with a writable buffer. READs go straight there where the card reaches it, else bytes
+        are copied; `path` says which and why. Once, before assign and subscribe. It is kept while the consumer or a batch is.
+        A `poll` that finds no room, for batches in it are still held, waits, then raises QueueFull; so does, at once, one that
+        meets a batch larger than the memory. Errors: InvalidArgument, InvalidState, Unsupported (no driver)."""
+        kind, address, size, keep = _memory_of(memory)
+        self._call(lib.ciuic_consumer_land_in, kind, address, size)
+        self._landing = keep
 
     def assign(self, partitions):
         """Replaces the assignment: (topic, partition, offset) tuples; an offset may be BEGINNING, END or STORED, the last being
@@ -96,13 +133,16 @@ class Consumer:
             while True:
                 left = SLICE_MS if deadline is None else milliseconds(max(deadline - time.monotonic(), 0))
                 code = lib.ciuic_poll(self._handle, min(left, SLICE_MS), byref(self._array), byref(self._count), byref(self._error))
-                got = [Batch(lib.ciuic_batch_retain(self._array[i])) for i in range(self._count.value)] if code >= 0 else []
+                got = [Batch(lib.ciuic_batch_retain(self._array[i]), self._landing) for i in range(self._count.value)] if code >= 0 else []
                 if self._callback_failure is not None:
                     if got:  # not handed out: they come again
                         call(lib.ciuic_consumer_seek, self._handle, got[0].topic.encode(), got[0].partition, got[0].first_wanted_offset)
                     self._raise_from_callback()
                 if code < 0:
-                    raise exception_of(self._error)
+                    trouble = exception_of(self._error)
+                    if isinstance(trouble, errors.QueueFull) and trouble.retriable and (deadline is None or left > SLICE_MS):
+                        continue  # there may be room before the time is over
+                    raise trouble
                 if got:
                     return got
                 if left <= SLICE_MS and deadline is not None:

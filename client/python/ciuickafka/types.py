@@ -28,11 +28,13 @@ class Record(NamedTuple):
 
 class Path(NamedTuple):
     """How a partition's bytes come: `path` is "undecided", "tcp" or "one-sided"; `provider` of a one-sided one ("shm", …);
-    `reason` says why nothing better was taken, empty if nothing better exists."""
+    `reason` says why nothing better was taken, empty if nothing better exists; `landing`, after `Consumer.land_in`, begins with
+    "direct" or "copied" and says why."""
 
     path: str
     provider: str
     reason: str
+    landing: str
 
 
 class Metric(NamedTuple):

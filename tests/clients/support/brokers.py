@@ -4,20 +4,16 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 
 # What a sanitizer says, whether it ends the program (asan), changes its exit status (tsan), or was killed before it could.
 SANITIZER = re.compile(r"(ERROR|WARNING): \w+Sanitizer|: runtime error: ")
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", ".."))
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+sys.path.append(os.path.join(ROOT, "tools", "peers"))
+from free_port import free_port  # noqa: E402
 
 
 class Ours:

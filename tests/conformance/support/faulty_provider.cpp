@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "transport/rdma/memory/callers_memory.h"
+
 namespace ciuic::testing {
 
 namespace {
@@ -17,6 +19,11 @@ class FaultyEndpoint final : public Endpoint {
 
   const Caps& caps() const override { return inner_->caps(); }
   Result<std::unique_ptr<Landing>> make_landing(std::size_t bytes) override { return inner_->make_landing(bytes); }
+  Result<std::unique_ptr<Landing>> register_landing(const LandingMemory& memory) override {
+    auto landing = inner_->register_landing(memory);
+    if (landing) callers_.push_back(rdma::CallersMemory::make(memory));
+    return landing;
+  }
   Mapper* mapper() override { return inner_->mapper(); }
 
   Result<std::size_t> post_reads(std::span<const ReadRequest> batch) override {
@@ -112,16 +119,18 @@ class FaultyEndpoint final : public Endpoint {
       keep_from = std::min<std::size_t>(*one.step->deliver_only, keep_from);
     else if (keep_from > 0 && state.hits(state.plan.short_success, "short_success"))
       keep_from = state.dice() % keep_from;
-    if (keep_from < one.request.to.size()) before.assign(one.request.to.begin(), one.request.to.end());
+    auto to = one.request.to;
+    for (const auto& each : callers_)
+      if (const auto reached = each->reach(to)) to = *reached;
+    if (keep_from < to.size()) before.assign(to.begin(), to.end());
     if (const auto failed = run({one.request.from, one.request.to, 0})) return break_with(*failed);
-    if (one.tear_after) std::copy(one.early.begin(), one.early.end(), one.request.to.begin());
-    for (std::size_t at = keep_from; at < before.size(); ++at) one.request.to[at] = before[at];
-    if (!one.request.to.empty() && state.hits(state.plan.garbage, "garbage")) {
+    if (one.tear_after) std::copy(one.early.begin(), one.early.end(), to.begin());
+    for (std::size_t at = keep_from; at < before.size(); ++at) to[at] = before[at];
+    if (!to.empty() && state.hits(state.plan.garbage, "garbage")) {
       // Whole words: Kafka's checksum leaves the base offset out, so that a flip of its lowest bits alone is seen by
       // nobody.
-      const auto at = state.dice() % one.request.to.size() / 8 * 8;
-      for (auto i = at; i < std::min(at + 8, one.request.to.size()); ++i)
-        one.request.to[i] = static_cast<std::byte>(state.dice());
+      const auto at = state.dice() % to.size() / 8 * 8;
+      for (auto i = at; i < std::min(at + 8, to.size()); ++i) to[i] = static_cast<std::byte>(state.dice());
     }
     return std::nullopt;
   }
@@ -134,6 +143,7 @@ class FaultyEndpoint final : public Endpoint {
   std::unique_ptr<Endpoint> inner_;
   std::shared_ptr<FaultState> faults_;
   std::deque<Pending> pending_;
+  std::vector<std::shared_ptr<rdma::CallersMemory>> callers_;
   std::optional<Fault> broken_;
 };
 

@@ -17,7 +17,7 @@ class Pair {
   static constexpr std::size_t exposed_bytes = 256U << 10;
   static constexpr std::size_t exposed_at = 64U << 10;  // of the memfd: there is memory on both sides of it
 
-  explicit Pair(const Subject& subject) : provider(subject.make(system_clock())) {
+  explicit Pair(const Subject& subject) : provider(subject.make(system_clock())), striped(subject.striped) {
     options.source = subject.source;
     options.timeout = std::chrono::seconds(20);  // a lost message of rdma_cm comes again after seconds
     log::set_level(log::Level::off);             // hundreds of connections a test
@@ -40,7 +40,11 @@ class Pair {
     listener->admit(token, of ? std::move(of) : domain, session, system_clock().now() + std::chrono::seconds(30));
     return token;
   }
-  Result<std::unique_ptr<Endpoint>> connect(SessionId session = 1) { return connect(admitted(session)); }
+  Result<std::unique_ptr<Endpoint>> connect(SessionId session = 1) {
+    auto both = options;
+    if (striped) both.second = admitted(session);
+    return provider->connect(listener->address(), admitted(session), both);
+  }
   Result<std::unique_ptr<Endpoint>> connect(const Token& token) {
     return provider->connect(listener->address(), token, options);
   }
@@ -78,6 +82,8 @@ class Pair {
       if (bytes[i] != pattern(exposed_at + at + i)) return false;
     return true;
   }
+  /// That an endpoint is to the listener, once it has counted.
+  [[nodiscard]] std::size_t connections_of_one() const { return striped ? 2 : 1; }
   /// Waits for what the broker's side does on its own thread.
   template <class Condition>
   static bool soon(Condition condition) {
@@ -91,6 +97,7 @@ class Pair {
   TemporaryFolder folder;
   ConnectOptions options;
   std::shared_ptr<Provider> provider;
+  bool striped;  // an endpoint is two connections
   std::shared_ptr<Memfd> memory;
   std::shared_ptr<Domain> domain;
   std::unique_ptr<Listener> listener;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/conformance/support/faulty_provider.h"
+#include "tests/conformance/support/striped_provider.h"
 #include "transport/rdma/memory/memory.h"
 #include "transport/rdma/ofi/ofi.h"
 #include "transport/rdma/registry.h"
@@ -30,6 +31,8 @@ struct Subject {
   bool silent_refusals = false;
   /// For readers that are trusted: it declares that a hostile one could write.
   bool trusted_readers = false;
+  /// Connections that are two, as one.
+  bool striped = false;
 };
 /// As a test's parameter is shown.
 inline void PrintTo(const Subject& subject, std::ostream* out) { *out << subject.name; }
@@ -49,10 +52,17 @@ inline std::vector<Subject> all_subjects() {
          return make_faulty(make_provider("shm", clock).value(), std::make_shared<FaultState>());
        }},
   };
+  Subject striped{"memory_striped",
+                  [](const Clock& clock) { return make_striped(make_provider("memory", clock).value()); }};
+  striped.striped = true;
+  all.push_back(striped);
   // libfabric's TCP works wherever the library is.
   if (make_ofi_provider(system_clock())) {
     Subject tcp{"ofi_tcp", [](const Clock& clock) { return make_ofi_provider(clock, "tcp").value(); }, "127.0.0.1:0"};
     tcp.silent_refusals = tcp.trusted_readers = true;
+    all.push_back(tcp);
+    tcp.name = "ofi_tcp_rdm";
+    tcp.make = [](const Clock& clock) { return make_ofi_provider(clock, "tcp;ofi_rxm").value(); };
     all.push_back(tcp);
   }
   // So does UCX's.
@@ -69,8 +79,25 @@ inline std::vector<Subject> all_subjects() {
   const bool soft_iwarp = device != nullptr && std::string_view(device) == "siw";
   all.push_back({"verbs", verbs, there, "", soft_iwarp, soft_iwarp});
   all.push_back({"verbs_wire", verbs, there, here, soft_iwarp, soft_iwarp});
+  // `--rails 2`: by both pairs of devices.
+  const char* const second_here = std::getenv("RDMA_VM_ADDR2");
+  const char* const second_there = std::getenv("RDMA_VM_ADDR3");
+  if (second_here != nullptr && second_there != nullptr) {
+    Subject rails{
+        "verbs_rails", verbs,     there + std::string(",") + second_there, here + std::string(",") + second_here,
+        soft_iwarp,    soft_iwarp};
+    rails.striped = true;
+    all.push_back(rails);
+  }
   const auto ofi = [](const Clock& clock) { return make_ofi_provider(clock, "verbs").value(); };
-  if (make_ofi_provider(system_clock())) all.push_back({"ofi_verbs_wire", ofi, there, here, soft_iwarp, soft_iwarp});
+  if (make_ofi_provider(system_clock())) {
+    all.push_back({"ofi_verbs_wire", ofi, there, here, soft_iwarp, soft_iwarp});
+    Subject rdm = all.back();
+    rdm.name = "ofi_verbs_rdm";
+    rdm.make = [](const Clock& clock) { return make_ofi_provider(clock, "verbs;ofi_rxm").value(); };
+    rdm.trusted_readers = true;
+    all.push_back(rdm);
+  }
   return all;
 }
 

@@ -1,4 +1,5 @@
-// The consumer against a real broker: the same stream by every path, places, resets, views, restarts.
+// The consumer against a real broker: the same stream by every path, places, resets, views, restarts. Long: the helpers
+// that read and compare serve all of it.
 #include "ciuic/consumer.h"
 
 #include <arpa/inet.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <list>
 #include <thread>
 
 #include "client/core/consumer_impl.h"
@@ -57,18 +59,35 @@ void expect_numbers(const std::vector<Read>& got, std::int64_t first, std::int64
   }
 }
 
-class Transports : public ::testing::TestWithParam<const char*> {
- protected:
-  [[nodiscard]] bool one_sided() const { return std::string_view(GetParam()) == "rdma"; }
-  [[nodiscard]] Consumer open(const TestBroker& broker, Config more = {}) const {
-    Config config{
-        {"bootstrap.servers", broker.address()}, {"transport", GetParam()}, {"auto.offset.reset", "earliest"}};
-    config.insert(config.end(), more.begin(), more.end());
-    return Consumer::open(config).value();
-  }
+struct Way {
+  const char* transport;
+  bool landing = false;  // in memory of the test's
 };
-INSTANTIATE_TEST_SUITE_P(Paths, Transports, ::testing::Values("tcp", "rdma"),
-                         [](const auto& one) { return std::string(one.param); });
+class Transports : public ::testing::TestWithParam<Way> {
+ protected:
+  [[nodiscard]] bool one_sided() const { return std::string_view(GetParam().transport) == "rdma"; }
+  [[nodiscard]] bool in_place() const { return one_sided() && !GetParam().landing; }
+  [[nodiscard]] Consumer open(const TestBroker& broker, Config more = {}) {
+    Config config{{"bootstrap.servers", broker.address()},
+                  {"transport", GetParam().transport},
+                  {"auto.offset.reset", "earliest"}};
+    config.insert(config.end(), more.begin(), more.end());
+    auto consumer = Consumer::open(config).value();
+    if (GetParam().landing) {
+      landing_.emplace_back(4U << 20);
+      consumer.land_in({Memory::host, landing_.back().data(), landing_.back().size()}).value();
+    }
+    return consumer;
+  }
+
+ private:
+  std::list<std::vector<std::byte>> landing_;
+};
+INSTANTIATE_TEST_SUITE_P(Paths, Transports,
+                         ::testing::Values(Way{"tcp"}, Way{"rdma"}, Way{"tcp", true}, Way{"rdma", true}),
+                         [](const auto& one) {
+                           return std::string(one.param.transport) + (one.param.landing ? "_landing" : "");
+                         });
 
 TEST_P(Transports, ReadsWhatWasWrittenWithEveryCodec) {
   TestBroker broker;
@@ -221,7 +240,7 @@ TEST_P(Transports, ViewsOutliveThePollAndTheConsumer) {
         records += static_cast<std::size_t>(batch.record_count());
       }
     }
-    EXPECT_EQ(kept.front().in_place(), one_sided());
+    EXPECT_EQ(kept.front().in_place(), in_place());
     copied = kept.front().copy().value();
     EXPECT_FALSE(copied.in_place());
   }
@@ -439,6 +458,44 @@ TEST(Consumer, EveryChangeOfPathIsCountedWithItsReason) {
   }
 }
 
+/// Fetch answers that always have something, as under a steady producer or behind a backlog, do not keep a reader on
+/// TCP.
+TEST(Consumer, ReturnsToTheOneSidedPathWithABacklogBeforeIt) {
+  TestBroker broker;
+  broker.create_topic("data", 1, {{"retention.ms", "-1"}});  // the records are old
+  constexpr std::int64_t records = 60'000;
+  broker.append_numbers("data", 0, 0, records, 3);
+  auto consumer =
+      Consumer::open({{"bootstrap.servers", broker.address()}, {"max.partition.fetch.bytes", "1000"}}).value();
+  ASSERT_TRUE(consumer.assign(std::vector<TopicPartitionOffset>{{"data", 0, 0, {}}}));
+  std::int64_t next = 0;
+  RecordReader reader;
+  bool restarted = false, fetched = false, back = false;
+  const auto deadline = std::chrono::steady_clock::now() + 60s;
+  while (next < records && !back && std::chrono::steady_clock::now() < deadline) {
+    const auto got = consumer.poll(100ms);
+    ASSERT_TRUE(got) << got.error().text;
+    for (const auto& batch : *got) {
+      ASSERT_TRUE(reader.open(batch));
+      while (const auto* record = reader.next()) ASSERT_EQ(record->offset, next++);
+    }
+    const auto path = consumer.path({"data", 0}).path;
+    fetched = fetched || (restarted && path == Path::tcp_fetch);
+    back = fetched && path == Path::one_sided;
+    if (!restarted && path == Path::one_sided) {
+      broker.stop();
+      while (consumer.path({"data", 0}).path != Path::tcp_fetch && std::chrono::steady_clock::now() < deadline)
+        (void)consumer.poll(10ms);
+      ASSERT_TRUE(consumer.seek({"data", 0}, 0));
+      next = 0;
+      broker.start();
+      restarted = true;
+    }
+    if (restarted) std::this_thread::sleep_for(1ms);  // answers come sooner than they are read
+  }
+  EXPECT_TRUE(back) << "at " << next << " of " << records;
+}
+
 TEST(Consumer, TransportRdmaInsists) {
   TestBroker broker{{"onesided.enable", "false"}};
   broker.create_topic("data", 1);
@@ -549,39 +606,6 @@ TEST(Consumer, AForkedChildIsTold) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(consumer.poll(10ms));
-}
-
-kafka::RecordBatchView make_batch(Buffer& memory, std::int64_t base, std::int64_t producer, bool transactional,
-                                  bool control) {
-  kafka::RecordBatchBuilder builder;
-  kafka::RecordToWrite record;
-  record.value = as_bytes(std::string_view("x"));
-  builder.add(record);
-  kafka::BatchHeader header;
-  header.base_offset = kafka::Offset(base);
-  header.producer_id = kafka::ProducerId(producer);
-  header.transactional = transactional;
-  header.control = control;
-  EXPECT_TRUE(builder.finish(header, memory));
-  return *kafka::RecordBatchView::parse(memory);
-}
-
-TEST(AbortedFilter, LeavesOutWhatWasAbortedAndAllMarkers) {
-  core::AbortedFilter filter;
-  filter.start({{kafka::ProducerId(7), kafka::Offset(20)}, {kafka::ProducerId(7), kafka::Offset(10)}});
-  struct Case {
-    std::int64_t base, producer;
-    bool transactional, control, seen;
-  };
-  for (const auto& one :
-       {Case{5, 7, true, false, true}, Case{10, 7, true, false, false}, Case{11, 8, true, false, true},
-        Case{12, 7, false, false, true}, Case{13, 7, true, true, false}, Case{14, 7, true, false, true},
-        Case{15, 7, true, true, false}, Case{20, 7, true, false, false}, Case{21, 7, true, true, false},
-        Case{22, 7, true, false, true}}) {
-    Buffer memory;
-    EXPECT_EQ(filter.passes(make_batch(memory, one.base, one.producer, one.transactional, one.control)), one.seen)
-        << "at " << one.base;
-  }
 }
 
 }  // namespace

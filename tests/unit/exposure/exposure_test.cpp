@@ -1,35 +1,33 @@
 // Exposure over the real log on one thread: who gets what, until when, and when memory goes back.
-#include "broker/exposure/exposure.h"
-
-#include <gtest/gtest.h>
-
-#include "tests/unit/log/support/log_world.h"
-#include "transport/base/log.h"
-#include "transport/kafka/messages/ciuic_onesided.h"
-#include "transport/rdma/memory/memory.h"
-#include "transport/rdma/registry.h"
+#include "tests/unit/exposure/exposure_world.h"
 
 namespace ciuic::broker {
 namespace {
 
-using kafka::ErrorCode;
-
-struct Forward final : LogObserver {
-  Exposure* to = nullptr;
-  void chunk_opened(Partition& p, const std::shared_ptr<Chunk>& c) override { to->chunk_opened(p, c); }
-  void chunk_sealed(Partition& p, const std::shared_ptr<Chunk>& c) override { to->chunk_sealed(p, c); }
-  void chunk_wanted_back(Partition& p, const std::shared_ptr<Chunk>& c, Task done) override {
-    to->chunk_wanted_back(p, c, std::move(done));
+/// A listener that readers come to by so many devices.
+class ManyDevices final : public rdma::Listener {
+ public:
+  ManyDevices(std::unique_ptr<rdma::Listener> inner, std::size_t devices)
+      : inner_(std::move(inner)), devices_(devices) {}
+  std::string address() const override { return inner_->address(); }
+  void admit(const rdma::Token& token, std::shared_ptr<rdma::Domain> domain, rdma::SessionId session,
+             Clock::TimePoint until) override {
+    inner_->admit(token, std::move(domain), session, until);
   }
-  void committed(Partition& p, const Committed& at) override { to->committed(p, at); }
-  void layout_changed(Partition& p, LayoutChange change) override { to->layout_changed(p, change); }
+  void disconnect(rdma::SessionId session) override { inner_->disconnect(session); }
+  std::size_t devices() const override { return devices_; }
+  std::size_t connections() const override { return inner_->connections(); }
+
+ private:
+  std::unique_ptr<rdma::Listener> inner_;
+  std::size_t devices_;
 };
 
 /// Another provider's memory, of other properties.
 class Lenient final : public rdma::Provider {
  public:
-  Lenient(std::shared_ptr<rdma::Provider> inner, rdma::Caps caps, bool crosses_hosts)
-      : inner_(std::move(inner)), caps_(caps), crosses_hosts_(crosses_hosts) {}
+  Lenient(std::shared_ptr<rdma::Provider> inner, rdma::Caps caps, bool crosses_hosts, std::size_t devices = 1)
+      : inner_(std::move(inner)), caps_(caps), crosses_hosts_(crosses_hosts), devices_(devices) {}
   std::string_view name() const override { return "memory"; }
   const rdma::Caps& caps() const override { return caps_; }
   bool crosses_hosts() const override { return crosses_hosts_; }
@@ -37,7 +35,9 @@ class Lenient final : public rdma::Provider {
     return inner_->open_domain(std::move(principal));
   }
   rdma::Result<std::unique_ptr<rdma::Listener>> listen(const rdma::ListenOptions& options) override {
-    return inner_->listen(options);
+    auto listener = inner_->listen(options);
+    if (!listener) return listener.error();
+    return std::unique_ptr<rdma::Listener>(std::make_unique<ManyDevices>(std::move(*listener), devices_));
   }
   rdma::Result<std::unique_ptr<rdma::Endpoint>> connect(const std::string& address, const rdma::Token& token,
                                                         const rdma::ConnectOptions& options) override {
@@ -48,108 +48,7 @@ class Lenient final : public rdma::Provider {
   std::shared_ptr<rdma::Provider> inner_;
   rdma::Caps caps_;
   bool crosses_hosts_;
-};
-
-/// Over a provider that registers at once, and over one that pins memory: its registrations run elsewhere, at any time.
-class ExposureTest : public ::testing::TestWithParam<bool> {
- protected:
-  void SetUp() override {
-    log::set_level(log::Level::off);
-    Exposure::Parts parts;
-    parts.settings.lease_ms = 1000;
-    parts.settings.read_ms_max = 200;
-    parts.settings.sessions_per_principal_max = 3;
-    parts.settings.grants_per_session_max = 4;
-    parts.clock = &world_.clock;
-    parts.home = &world_.executor;
-    parts.executors = {&world_.executor};
-    parts.providers = {provider_};
-    parts.lookup.find = [this](const kafka::TopicId& topic, kafka::PartitionIndex) {
-      return topic == log_->topic_id() ? log_ : nullptr;
-    };
-    parts.lookup.may_read = [this](const std::string& principal, const std::string&) { return principal != denied_; };
-    if (GetParam()) parts.blocking = [this](Task task, Turn) { world_.io.submit(registrar_, std::move(task)); };
-    exposure_ = std::make_unique<Exposure>(std::move(parts));
-    forward_.to = exposure_.get();
-    world_.start();
-    LogConfig config;
-    config.segment_bytes = 4096;
-    log_ = world_.create("t", 0, config);
-    fill(40);
-  }
-  void fill(int batches) {
-    for (int i = 0; i < batches; ++i)
-      ASSERT_TRUE(world_.append(*log_, testing::make_batch({.records = 5, .value_bytes = 40}),
-                                {AppendOrigin::client, kafka::LeaderEpoch(0)}));
-  }
-  template <class Request, class Response>
-  Response ask(void (Exposure::*api)(ExposurePeer, Request, Exposure::Done<Response>), Request request,
-               const std::string& who = "User:a", std::uint64_t connection = 1) {
-    std::optional<Response> got;
-    (exposure_.get()->*api)({who, connection}, std::move(request),
-                            [&](Response response) { got = std::move(response); });
-    world_.settle();
-    EXPECT_TRUE(got);
-    return got.value_or(Response{});
-  }
-  kafka::OneSidedConnectResponse connect(const std::string& who = "User:a", std::uint64_t connection = 1) {
-    kafka::OneSidedConnectRequest request;
-    request.providers = {"verbs", "memory"};
-    request.host_id = rdma::host_id();
-    return ask(&Exposure::connect, request, who, connection);
-  }
-  kafka::OneSidedGrantRequest asking_for(std::int64_t session, std::int64_t offset) const {
-    kafka::OneSidedGrantRequest request;
-    request.session_id = session;
-    request.provider = "memory";
-    auto& topic = request.topics.emplace_back();
-    topic.topic_id = log_->topic_id();
-    auto& one = topic.partitions.emplace_back();
-    one.fetch_offset = offset;
-    one.bytes_wanted = 100000;
-    return request;
-  }
-  kafka::OneSidedGrantResponse grant(std::int64_t session, std::int64_t offset, const std::string& who = "User:a") {
-    return ask(&Exposure::grant, asking_for(session, offset), who);
-  }
-  ErrorCode renew(std::int64_t session, std::int64_t grant_id, std::int64_t position = 0,
-                  const std::string& who = "User:a") {
-    kafka::OneSidedRenewRequest request;
-    request.session_id = session;
-    auto& one = request.grants.emplace_back();
-    one.grant_id = grant_id;
-    one.position = position;
-    const auto response = ask(&Exposure::renew, request, who);
-    return response.error_code != ErrorCode::none ? response.error_code : response.grants.at(0).error_code;
-  }
-  static const auto& only(const kafka::OneSidedGrantResponse& response) {
-    return response.topics.at(0).partitions.at(0);
-  }
-  /// Everything below the high watermark is deleted: the log wants the chunks back.
-  void delete_all() {
-    log_->delete_records(kafka::Offset(-1), [](const auto&) {});
-    world_.settle();
-    log_->maintain();
-    world_.settle();
-  }
-
-  /// The chunk that the log goes on in is wanted back by nobody: a registration that cost something stays.
-  static int kept_open_chunk() { return GetParam() ? 1 : 0; }
-
-  Forward forward_;
-  testing::LogWorld world_{1, testing::LogWorld::small_arena(), &forward_};
-  rdma::MemoryFabric fabric_;
-  int faults_left_ = 0;
-  IoQueue registrar_ = world_.io.make_queue();
-  std::shared_ptr<rdma::Provider> provider_ =
-      rdma::make_memory_provider(fabric_, world_.clock, {GetParam(), [this]() -> std::optional<rdma::Fault> {
-                                                           if (faults_left_ == 0) return std::nullopt;
-                                                           --faults_left_;
-                                                           return rdma::Fault::memlock_limit;
-                                                         }});
-  std::shared_ptr<Partition> log_;
-  std::unique_ptr<Exposure> exposure_;
-  std::string denied_;
+  std::size_t devices_;
 };
 
 TEST_P(ExposureTest, AGrantCoversTheLogInOrderWithoutAHole) {
@@ -344,22 +243,76 @@ TEST_P(ExposureTest, ARegistrationThatCostsStaysForTheNextGrantButNotWithoutRigh
   EXPECT_EQ(exposure_->metrics().regions.load(), 0);
 }
 
-TEST_P(ExposureTest, KeptRegistrationsMakeRoomForOthers) {
-  if (!GetParam()) GTEST_SKIP() << "registering costs nothing here: nothing is kept";
-  const auto first = connect();
-  const auto granted = grant(first.session_id, 0);
-  kafka::OneSidedReleaseRequest request;
-  request.session_id = first.session_id;
-  request.grant_ids = {only(granted).grant_id};
-  (void)ask(&Exposure::release, request);
-  const auto kept = exposure_->metrics().regions.load();
-  ASSERT_GT(kept, 1);
-  const auto second = connect("User:b", 2);
-  faults_left_ = 2;  // of the slots, and of the first chunk
-  EXPECT_GT(only(grant(second.session_id, 0, "User:b")).retry_after_ms, 0);
+/// What was registered before a device came has no key for it, and the other way round.
+/// A connection a device and a token a connection, all of one session.
+TEST_P(ExposureTest, WhoReachesABrokerByTwoDevicesHasASecondToken) {
+  for (const std::size_t devices : {1, 2}) {
+    Exposure::Parts parts;
+    parts.clock = &world_.clock;
+    parts.home = &world_.executor;
+    parts.executors = {&world_.executor};
+    parts.providers = {std::make_shared<Lenient>(provider_, provider_->caps(), true, devices)};
+    Exposure exposure(std::move(parts));
+    kafka::OneSidedConnectRequest request;
+    request.providers = {"memory"};
+    request.host_id = rdma::host_id();
+    kafka::OneSidedConnectResponse connected;
+    exposure.connect({"User:a", 1}, request, [&](kafka::OneSidedConnectResponse response) { connected = response; });
+    world_.settle();
+    const auto& offer = connected.providers.at(0);
+    EXPECT_EQ(rdma::Token::from(offer.second_token).has_value(), devices == 2);
+    if (devices == 1) continue;
+    EXPECT_NE(offer.token, offer.second_token);
+    const auto first = provider_->connect(offer.address, *rdma::Token::from(offer.token), {});
+    const auto second = provider_->connect(offer.address, *rdma::Token::from(offer.second_token), {});
+    ASSERT_TRUE(first && second);
+    EXPECT_FALSE(provider_->connect(offer.address, *rdma::Token::from(offer.second_token), {}).has_value());
+    exposure.revoke_principal("User:a");
+    world_.settle();
+    std::array<rdma::Completion, 1> done;
+    EXPECT_FALSE((*first)->poll(done).has_value());
+    EXPECT_FALSE((*second)->poll(done).has_value());
+  }
+}
+
+TEST_P(ExposureTest, SessionsOpenedAfterDevicesChangedReadByRegistrationsOfTheirOwn) {
+  const auto before = connect();
+  const auto old_grant = grant(before.session_id, 0);
+  const auto regions = exposure_->metrics().regions.load();
+  ++devices_;
+  const auto after = connect("User:a", 2);
+  const auto new_grant = grant(after.session_id, 0);
+  ASSERT_EQ(only(new_grant).error_code, ErrorCode::none);
+  EXPECT_EQ(exposure_->metrics().regions.load(), 2 * regions);
+  EXPECT_NE(only(new_grant).slot.key, only(old_grant).slot.key);
+  EXPECT_NE(only(new_grant).chunks.at(0).key, only(old_grant).chunks.at(0).key);
+  EXPECT_EQ(only(grant(before.session_id, 0)).chunks.at(0).key, only(old_grant).chunks.at(0).key);
+
+  const auto& offer = after.providers.at(0);
+  const auto endpoint = provider_->connect(offer.address, *rdma::Token::from(offer.token), {}).value();
+  const auto read = [&endpoint](const kafka::OneSidedGrantResponse& granted) {
+    const auto& chunk = only(granted).chunks.at(0);
+    const auto landing = endpoint->make_landing(64).value();
+    const rdma::ReadRequest request{
+        {static_cast<std::uint64_t>(chunk.address), 64, static_cast<std::uint64_t>(chunk.key)}, landing->bytes(), 1};
+    EXPECT_TRUE(endpoint->post_reads(std::span(&request, 1)));
+    std::array<rdma::Completion, 1> done;
+    EXPECT_EQ(endpoint->poll(done).value(), 1U);
+    return done[0].fault;
+  };
+  EXPECT_EQ(read(new_grant), std::nullopt);
+  EXPECT_EQ(read(old_grant), rdma::Fault::access_error);
+
+  exposure_->connection_closed(1);
   world_.settle();
-  EXPECT_LT(exposure_->metrics().regions.load(), kept) << "the first's are gone";
-  EXPECT_EQ(only(grant(second.session_id, 0, "User:b")).error_code, ErrorCode::none);
+  world_.advance(Milliseconds(1300));
+  EXPECT_EQ(exposure_->metrics().regions.load(), GetParam() ? regions : 0) << "the old ones go with their session";
+  const auto kept = only(grant(after.session_id, 0)).chunks.at(0).key;
+  EXPECT_EQ(kept == only(new_grant).chunks.at(0).key, GetParam());
+  exposure_->connection_closed(2);
+  world_.settle();
+  world_.advance(Milliseconds(1300));
+  EXPECT_EQ(exposure_->metrics().regions.load(), 0);
 }
 
 TEST_P(ExposureTest, APositionLetsEarlierChunksGo) {
@@ -385,6 +338,42 @@ TEST_P(ExposureTest, AConnectionThatEndedIsCutWhenItsLeasesAreOver) {
   EXPECT_TRUE((*endpoint)->poll(none).has_error());
   EXPECT_EQ(exposure_->metrics().sessions.load(), 0);
   EXPECT_EQ(exposure_->metrics().grants.load(), 0);
+}
+
+/// A host that lost its power ends no TCP connection, and neither does a process that is frozen.
+TEST_P(ExposureTest, AReaderThatSaysNothingHoldsNothing) {
+  const auto connected = connect("User:b", 2);
+  auto gone =
+      provider_->connect(connected.providers.at(0).address, *rdma::Token::from(connected.providers.at(0).token), {});
+  ASSERT_TRUE(gone);
+  const auto granted = grant(connected.session_id, 0, "User:b");
+  const auto never_connected = connect("User:b", 3);
+  const auto held = exposure_->metrics().regions.load();
+  ASSERT_GT(held, 0);
+  const auto idle = connect();
+  auto alive = provider_->connect(idle.providers.at(0).address, *rdma::Token::from(idle.providers.at(0).token), {});
+  ASSERT_TRUE(alive);
+  std::array<rdma::Completion, 1> none;
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_TRUE((*gone)->poll(none)) << "a reader that is slow to connect or to come back is waited for: " << i;
+    world_.advance(Milliseconds(250));
+    kafka::OneSidedRenewRequest request;
+    request.session_id = idle.session_id;
+    ASSERT_EQ(ask(&Exposure::renew, request).error_code, ErrorCode::none) << "it has no grant, and says so: " << i;
+    if (i == 5) {
+      EXPECT_EQ(exposure_->metrics().grants.load(), 0) << "leases run out by themselves";
+      EXPECT_EQ(exposure_->metrics().chunk_leases.load(), 0);
+    }
+  }
+  world_.advance(Milliseconds(600));
+  EXPECT_EQ((*gone)->poll(none).error(), rdma::Fault::peer_gone);
+  EXPECT_TRUE((*alive)->poll(none));
+  EXPECT_EQ(exposure_->metrics().sessions.load(), 1) << "the place among its principal's is free";
+  EXPECT_EQ(exposure_->metrics().regions.load(), 0);
+  EXPECT_EQ(renew(connected.session_id, only(granted).grant_id, 0, "User:b"), ErrorCode::fetch_session_id_not_found)
+      << "it is told to connect again";
+  EXPECT_EQ(grant(never_connected.session_id, 0, "User:b").error_code, ErrorCode::fetch_session_id_not_found);
+  EXPECT_EQ(connect("User:b", 2).error_code, ErrorCode::none);
 }
 
 TEST_P(ExposureTest, ARevokedPrincipalIsCutNow) {
@@ -434,23 +423,6 @@ TEST_P(ExposureTest, OffsetsOutsideTheLogAreFetchsError) {
   const auto session = connect().session_id;
   EXPECT_EQ(only(grant(session, 201)).error_code, ErrorCode::offset_out_of_range);
   EXPECT_EQ(only(grant(session, -1)).error_code, ErrorCode::offset_out_of_range);
-}
-
-TEST_P(ExposureTest, ARegistrationThatFailsIsSaidAndTheNextGrantTriesAgain) {
-  const auto session = connect().session_id;
-  // What no lease covers is ended to make room; where that was done just now, it is said that it does not help.
-  faults_left_ = 1;
-  const auto later = grant(session, 0);
-  EXPECT_EQ(only(later).error_code, ErrorCode::throttling_quota_exceeded);
-  EXPECT_GT(only(later).retry_after_ms, 0);
-  faults_left_ = 1;
-  const auto refused = grant(session, 0);
-  EXPECT_EQ(only(refused).error_code, ErrorCode::kafka_storage_error);
-  EXPECT_LT(only(refused).retry_after_ms, 0) << "Fetch reads it meanwhile";
-  EXPECT_EQ(exposure_->metrics().chunk_leases.load(), 0);
-  const auto granted = grant(session, 0);
-  EXPECT_EQ(only(granted).error_code, ErrorCode::none);
-  EXPECT_FALSE(only(granted).chunks.empty());
 }
 
 TEST_P(ExposureTest, ManyReadersOfOneChunkShareItsRegistration) {

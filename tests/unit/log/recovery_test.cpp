@@ -133,6 +133,31 @@ TEST_F(Recovery, LeaderEpochsAreFoundAgain) {
   EXPECT_EQ(as_text(world.disk.content("/logs/t-0/leader-epoch-checkpoint")), "0\n3\n0 0\n4 6\n9 7\n");
 }
 
+/// A start begins an epoch in every partition, and most of them get no record before the next.
+TEST_F(Recovery, AnEpochWithoutABatchIsNotWritten) {
+  const std::string file = "/logs/t-0/leader-epoch-checkpoint";
+  const auto batch_of = [&](int epoch) {
+    ASSERT_TRUE(world.append(*world.find("t"), make_batch({}), {AppendOrigin::client, kafka::LeaderEpoch(epoch)}));
+  };
+  world.create("t")->become_leader(kafka::LeaderEpoch(3));
+  batch_of(3);
+  const auto first = std::string(as_text(world.disk.content(file)));
+  EXPECT_EQ(first, "0\n1\n3 0\n");
+  for (int epoch = 4; epoch < 8; ++epoch) {
+    world.find("t")->become_leader(kafka::LeaderEpoch(epoch));
+    EXPECT_EQ(world.find("t")->latest_leader_epoch(), kafka::LeaderEpoch(epoch));
+    EXPECT_EQ(world.find("t")->end_offset_for_epoch(kafka::LeaderEpoch(epoch)).end_offset, kafka::Offset(1));
+    epoch % 2 == 0 ? world.crash() : world.restart();
+    EXPECT_EQ(as_text(world.disk.content(file)), first);
+  }
+  world.find("t")->become_leader(kafka::LeaderEpoch(8));
+  batch_of(8);
+  EXPECT_EQ(as_text(world.disk.content(file)), "0\n2\n3 0\n8 1\n");
+  batch_of(8);
+  world.restart();
+  EXPECT_EQ(world.find("t")->end_offset_for_epoch(kafka::LeaderEpoch(3)).end_offset, kafka::Offset(1));
+}
+
 TEST_F(Recovery, CheckpointsAndMarkersAreApaches) {
   const auto id = world.create("my-topic", 3)->topic_id();
   fill(*world.find("my-topic", 3), 2);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <thread>
 
+#include "tests/conformance/support/fake_device.h"
 #include "tests/conformance/support/pair.h"
 #include "transport/kafka/record_batch.h"
 
@@ -16,11 +17,26 @@ using rdma::Fault;
 using testing::FaultState;
 
 /// Three batches of ten offsets each, a slot, a grant for both, over the provider asked for.
-class ReaderTest : public ::testing::TestWithParam<const char*> {
+enum class Into : std::uint8_t { own, host, device };  // where READs land: the endpoint's memory, or a program's
+struct Over {
+  const char* provider;
+  Into into = Into::own;
+};
+std::string name_of(const ::testing::TestParamInfo<Over>& one) {
+  static constexpr std::array names{"", "_into_host", "_into_device"};
+  return std::string(one.param.provider) + names[static_cast<std::size_t>(one.param.into)];
+}
+const auto over_reads = ::testing::Values(Over{"memory"}, Over{"memory", Into::host}, Over{"memory", Into::device});
+
+class ReaderTest : public ::testing::TestWithParam<Over> {
  protected:
   void SetUp() override {
     log::set_level(log::Level::off);
-    auto inner = rdma::make_provider(GetParam(), clock_).value();
+    if (GetParam().into == Into::device) area_ = std::make_shared<LandingArea>(device_, device_->memory());
+    if (GetParam().into == Into::host)
+      area_ = std::make_shared<LandingArea>(
+          device::make_host(), device::Span{reinterpret_cast<std::uintptr_t>(programs_.data()), programs_.size()});
+    auto inner = rdma::make_provider(GetParam().provider, clock_).value();
     provider_ = testing::make_faulty(inner, faults_);
     domain_ = provider_->open_domain("User:a").value();
     rdma::ListenOptions options;
@@ -38,6 +54,11 @@ class ReaderTest : public ::testing::TestWithParam<const char*> {
     const auto token = rdma::Token::random();
     listener_->admit(token, domain_, 1, clock_.now() + std::chrono::seconds(60));
     queue_ = std::make_unique<ReadQueue>(provider_->connect(listener_->address(), token, {}).value(), clock_);
+    if (area_) {
+      auto registered = area_->register_with(queue_->endpoint());
+      ASSERT_TRUE(registered) << registered.error().text;
+      queue_->landings().use(area_, std::move(*registered), Landings::Longer::refused);
+    }
     ReaderLimits limits;
     limits.read_bytes = 4096;
     reader_ = std::make_unique<Reader>(*queue_, limits);
@@ -80,12 +101,27 @@ class ReaderTest : public ::testing::TestWithParam<const char*> {
     for (int i = 0; i < 100; ++i) {
       queue_->poll();
       auto got = reader_->read();
+      if (got && GetParam().into == Into::device) bring_back(*got);
       if (got || got.error() != Fault::would_block) return got;
     }
     return Fault::would_block;
   }
+  /// A device's batches where the CPU may look at them.
+  void bring_back(Delivery& delivery) {
+    brought_.clear();
+    ASSERT_EQ(delivery.heads.size(), delivery.batches.size());
+    for (std::size_t i = 0; i < delivery.batches.size(); ++i) {
+      brought_.push_back(device_->see(delivery.batches[i]));
+      ASSERT_TRUE(std::equal(delivery.heads[i].begin(), delivery.heads[i].end(), brought_.back().begin()));
+    }
+    delivery.batches = brought_;
+  }
 
   ManualClock clock_;
+  std::shared_ptr<testing::FakeDevice> device_ = std::make_shared<testing::FakeDevice>(1U << 20);
+  Buffer programs_ = Buffer(1U << 20);
+  std::shared_ptr<LandingArea> area_;
+  std::vector<Bytes> brought_;
   testing::TemporaryFolder folder_;
   std::shared_ptr<FaultState> faults_ = std::make_shared<FaultState>();
   std::shared_ptr<testing::Memfd> memory_ = std::make_shared<testing::Memfd>(256U << 10);
@@ -185,8 +221,10 @@ TEST_P(ReaderTest, TheLogGoingOnInAnotherChunkAsksForANewGrant) {
   EXPECT_EQ(read().error(), Fault::layout_changed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, ReaderTest, ::testing::Values("memory", "shm"),
-                         [](const auto& one) { return std::string(one.param); });
+INSTANTIATE_TEST_SUITE_P(Over, ReaderTest,
+                         ::testing::Values(Over{"memory"}, Over{"memory", Into::host}, Over{"memory", Into::device},
+                                           Over{"shm"}),
+                         name_of);
 
 class ScriptedReads : public ReaderTest {};
 
@@ -406,10 +444,113 @@ TEST_P(ReadsAhead, AreCopiedWhereMuchIsKeptAlready) {
   EXPECT_TRUE(landings.lend(one, 0, 0));
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, ReadsAhead, ::testing::Values("memory"),
-                         [](const auto& one) { return std::string(one.param); });
-INSTANTIATE_TEST_SUITE_P(Over, ScriptedReads, ::testing::Values("memory"),
-                         [](const auto& one) { return std::string(one.param); });
+/// READs into a program's memory, which runs out and fails in ways of its own.
+class ReadsIntoAnArea : public ReadsAhead {};
+
+TEST_P(ReadsIntoAnArea, KeepEveryDeliveryUntilTheMemoryIsFullAndGoOnWhenSomeIsBack) {
+  std::deque<std::shared_ptr<const void>> kept;
+  ASSERT_TRUE(reader_->adopt(long_grant(), kafka::Offset(0)));
+  std::vector<std::unique_ptr<LandingArea::Piece>> others;
+  while (auto piece = area_->take(64U << 10)) others.push_back(std::move(piece));
+  others.resize(others.size() / 2);
+  std::int64_t next = 0;
+  int full = 0;
+  while (next < batches * 10) {
+    const auto got = read();
+    if (!got && got.error() == Fault::landing_full) {
+      ++full;
+      if (!others.empty())
+        others.pop_back();
+      else
+        kept.pop_front();
+      continue;
+    }
+    ASSERT_TRUE(got) << name(got.error());
+    if (got->at_tail) break;
+    next = got->next_offset.value;
+    kept.push_back(reader_->keep());
+    ASSERT_TRUE(kept.back());
+  }
+  EXPECT_EQ(next, batches * 10);
+  // Nothing else holds a piece once the deliveries and the reader are gone.
+  kept.clear();
+  others.clear();
+  reader_.reset();
+  queue_.reset();
+  EXPECT_TRUE(area_->has_room(area_->memory().bytes));
+}
+
+TEST_P(ReadsIntoAnArea, WaitForMemoryWithoutLosingTheirPlace) {
+  std::vector<std::unique_ptr<LandingArea::Piece>> others;
+  while (auto piece = area_->take(1024)) others.push_back(std::move(piece));
+  ASSERT_TRUE(reader_->adopt(long_grant(), kafka::Offset(300)));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(read().error(), Fault::landing_full);
+  others.clear();
+  expect_all_from(300);
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, ReadsIntoAnArea,
+                         ::testing::Values(Over{"memory", Into::host}, Over{"memory", Into::device}), name_of);
+
+class ReadsIntoADevice : public ReadsAhead {};
+
+/// Whichever call of the device fails, the reader says so and delivers nothing; later reads go on from the same place.
+TEST_P(ReadsIntoADevice, EndWithTheDevicesErrorAndDeliverNothing) {
+  for (const std::string_view bad : {"wipe", "heads", "checksums"}) {
+    connect();
+    ASSERT_TRUE(reader_->adopt(long_grant(), kafka::Offset(0)));
+    device_->fails = [bad](std::string_view call) { return call == bad ? "it burns" : ""; };
+    EXPECT_EQ(read().error(), Fault::landing_failed) << bad;
+    EXPECT_EQ(reader_->position().value, 0) << bad;
+    device_->fails = nullptr;
+    expect_all_from(0);
+  }
+}
+
+TEST_P(ReadsIntoADevice, AreRefusedWhereTheDeviceCannotCheckOrShareItsMemory) {
+  for (const std::string_view bad : {"heads", "checksums", "dma_buf"}) {
+    device_->fails = [bad](std::string_view call) { return call == bad ? "no such luck" : ""; };
+    const auto registered = area_->register_with(queue_->endpoint());
+    ASSERT_TRUE(registered.has_error()) << bad;
+    EXPECT_NE(registered.error().text.find("no such luck"), std::string::npos) << registered.error().text;
+  }
+}
+
+TEST_P(ReadsIntoADevice, OfMoreBatchesThanAreToldAtATimeLoseNone) {
+  // A READ that holds more batches than the device is asked for at a time.
+  ReaderLimits limits;
+  limits.read_bytes = 768U << 10;
+  reader_ = std::make_unique<Reader>(*queue_, limits);
+  region_.reset();
+  memory_ = std::make_shared<testing::Memfd>(2U << 20);
+  length_ = 0;
+  starts_.clear();
+  constexpr int many = 9000;
+  for (int i = 0; i < many; ++i) append(i, 1);
+  region_.emplace(domain_->expose(memory_->part(memory_, 4096, (1U << 20) + (512U << 10))).value());
+  slot_region_.emplace(domain_->expose(memory_->part(memory_, 0, 4096)).value());
+  publish(many);
+  auto wide = grant();
+  wide.high_watermark = wide.last_stable_offset = kafka::Offset(many);
+  wide.chunks[0].length = length_;
+  ASSERT_TRUE(reader_->adopt(wide, kafka::Offset(0)));
+  std::int64_t next = 0;
+  while (next < many) {
+    const auto got = read();
+    ASSERT_TRUE(got) << name(got.error());
+    ASSERT_FALSE(got->batches.empty());
+    for (const auto bytes : got->batches) {
+      const auto batch = kafka::RecordBatchView::parse(bytes);
+      ASSERT_TRUE(batch && batch->crc_valid());
+      ASSERT_EQ(batch->base_offset().value, next);
+      ++next;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Over, ReadsIntoADevice, ::testing::Values(Over{"memory", Into::device}), name_of);
+INSTANTIATE_TEST_SUITE_P(Over, ReadsAhead, over_reads, name_of);
+INSTANTIATE_TEST_SUITE_P(Over, ScriptedReads, over_reads, name_of);
 
 }  // namespace
 }  // namespace ciuic::onesided

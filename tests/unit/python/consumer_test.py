@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """ciuickafka.Consumer and Batch against a live broker, over TCP and one-sidedly."""
 
+import array
+import ctypes
 import gc
+import mmap
 import os
 import signal
 import struct
@@ -12,6 +15,22 @@ import counted
 from live import Live, ck
 
 PATHS = {"tcp": ("tcp", ""), "rdma": ("one-sided", "shm")}
+
+
+class GpuArray:
+    """A CUDA array as torch, CuPy and numba show theirs, in memory of the driver's."""
+
+    def __init__(self, size):
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        context, pointer = ctypes.c_void_p(), ctypes.c_uint64()
+        for name, *arguments in (("cuInit", 0), ("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0), ("cuCtxPushCurrent_v2", None),
+                                 ("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size)), ("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))):
+            if name == "cuCtxPushCurrent_v2":
+                arguments = [context]
+            if getattr(self.driver, name)(*arguments) != 0:
+                raise OSError(name)
+        self.first, self.size = pointer.value, size
+        self.__cuda_array_interface__ = {"shape": (size // 4,), "typestr": "<f4", "data": (pointer.value, False), "strides": None, "version": 3}
 
 
 class Reading(Live):
@@ -55,6 +74,80 @@ class Reading(Live):
         tcp, rdma = (b"".join(bytes(batch.view()) for batch in self.batches(self.from_the_beginning(transport=transport), 5000))
                      for transport in PATHS)
         self.assertEqual(tcp, rdma)
+
+    def test_batches_land_in_the_programs_memory(self):
+        self.fill(2000)
+        for transport in PATHS:
+            for memory in (bytearray(1 << 20), array.array("d", bytes(1 << 20)), mmap.mmap(-1, 1 << 20)):
+                with self.subTest(transport, memory=type(memory).__name__):
+                    consumer = ck.Consumer({"bootstrap.servers": self.address, "transport": transport})
+                    consumer.land_in(memory)
+                    consumer.assign([(self.topic, 0, ck.BEGINNING)])
+                    batches = self.batches(consumer, 2000)
+                    self.assertTrue(consumer.path(self.topic, 0).landing.startswith("copied: "))
+                    self.assertFalse(any(batch.in_place or batch.device_pointer for batch in batches))
+                    views = [bytes(batch.view()) for batch in batches]
+                    self.assertTrue(all(view in bytes(memoryview(memory).cast("B")) for view in views))
+                    self.assertFalse(hasattr(batches[0], "__cuda_array_interface__"))
+                    self.assertEqual([record.offset for batch in batches for record in batch], list(range(2000)))
+                    # The memory is kept by batches alone, too.
+                    consumer.close()
+                    del memory, consumer
+                    gc.collect()
+                    self.assertEqual([bytes(batch.view()) for batch in batches], views)
+
+    def test_batches_land_in_a_gpus_memory(self):
+        try:
+            memory = GpuArray(1 << 20)
+        except OSError as problem:
+            self.skipTest(f"neither a GPU's driver nor the stand-in for one: {problem}")
+        self.fill(2000)
+        for transport in PATHS:
+            with self.subTest(transport):
+                consumer = self.consumer(transport=transport)
+                consumer.land_in(memory)
+                consumer.assign([(self.topic, 0, ck.BEGINNING)])
+                batches = self.batches(consumer, 2000)
+                self.assertRegex(consumer.path(self.topic, 0).landing, r"^copied: .*cuda:0")
+                for batch in batches:
+                    self.assertTrue(memory.first <= batch.device_pointer <= memory.first + memory.size - len(batch))
+                    shown = batch.__cuda_array_interface__
+                    self.assertEqual((shown["shape"], shown["typestr"], shown["data"]), ((len(batch),), "|u1", (batch.device_pointer, False)))
+                    for look in (batch.view, lambda at=batch: list(at)):
+                        with self.assertRaises(ck.InvalidState) as raised:
+                            look()
+                        self.assertIn("copy", str(raised.exception))
+                self.assertEqual([record.value for batch in batches for record in batch.copy()], [b"value %d" % number for number in range(2000)])
+
+    def test_a_full_landing_buffer_is_an_error_until_batches_are_let_go(self):
+        self.fill(3000, batch_size=1000)
+        consumer = self.consumer()
+        consumer.land_in(bytearray(16384))
+        consumer.assign([(self.topic, 0, ck.BEGINNING)])
+        kept, seen, full = [], 0, 0
+        while seen < 3000:
+            try:
+                got = consumer.poll(0.3)
+            except ck.QueueFull as problem:
+                self.assertTrue(problem.retriable)
+                self.assertTrue(kept)
+                kept.clear()
+                full += 1
+                continue
+            kept += got
+            seen += sum(batch.record_count for batch in got)
+        self.assertGreater(full, 0)
+        self.assertEqual(seen, 3000)
+
+    def test_memory_that_nothing_can_land_in_is_refused_in_words(self):
+        consumer = self.consumer()
+        for bad, word in ((bytes(8192), "writable"), (bytearray(100), "4096"), ("text", "str"), (memoryview(bytearray(20000))[::2], "contiguous")):
+            with self.assertRaises(ck.InvalidArgument) as raised:
+                consumer.land_in(bad)
+            self.assertIn(word, str(raised.exception))
+        consumer.land_in(bytearray(8192))
+        with self.assertRaises(ck.InvalidState):
+            consumer.land_in(bytearray(8192))
 
     def test_a_position_inside_a_batch_gives_only_what_was_asked_for(self):
         self.fill(100, linger_ms=1000)

@@ -28,13 +28,30 @@ def properties():
                 if line and not line.startswith("#"))
 
 
+def directives():
+    return [tuple(line.split("=", 1)) for line in (PACKAGING / "ciuic-broker.service").read_text().splitlines()
+            if "=" in line and not line.startswith("#")]
+
+
 def unit():
-    keys = {}
-    for line in (PACKAGING / "ciuic-broker.service").read_text().splitlines():
-        if "=" in line and not line.startswith("#"):
-            key, value = line.split("=", 1)
-            keys[key] = value
-    return keys
+    return dict(directives())
+
+
+def away_from_the_card(lines):
+    """Directives among these that keep a broker from an RDMA card, or its memory from being pinned."""
+    allowed = {value for key, value in lines if key == "DeviceAllow"}
+    found = []
+    for key, value in lines:
+        hides = key in ("PrivateDevices", "PrivateNetwork", "PrivateUsers", "NetworkNamespacePath", "RootDirectory", "RootImage") and value != "no"
+        hides |= key == "LimitMEMLOCK" and value != "infinity"
+        hides |= key in ("InaccessiblePaths", "TemporaryFileSystem", "BindPaths", "BindReadOnlyPaths") and "/dev" in value
+        hides |= key == "DevicePolicy" and value != "auto" and not {"char-infiniband_verbs rw", "/dev/infiniband/rdma_cm rw"} <= allowed
+        hides |= key == "RestrictAddressFamilies" and not {"AF_INET", "AF_INET6", "AF_NETLINK"} <= set(value.split())
+        hides |= key == "SystemCallFilter" and not value.startswith("@system-service")
+        found += [f"{key}={value}"] if hides else []
+    if not any(key == "LimitMEMLOCK" for key, _ in lines):
+        found.append("no LimitMEMLOCK: 8 MiB")
+    return found
 
 
 class Packaging(unittest.TestCase):
@@ -52,6 +69,16 @@ class Packaging(unittest.TestCase):
         self.assertEqual(keys["ExecStart"], "/usr/bin/ciuic-broker /etc/ciuic-kafka/server.properties")
         user = (PACKAGING / "ciuic-kafka.sysusers").read_text().split()
         self.assertEqual((user[1], user[-1]), (keys["User"], example["log.dirs"]))
+
+    def test_the_unit_keeps_neither_the_card_nor_pinned_memory_from_the_broker(self):
+        lines = directives()
+        self.assertEqual(away_from_the_card(lines), [])
+        self.assertIn("rdma-hw.target", unit()["After"].split())
+        for one in ("PrivateDevices=yes", "LimitMEMLOCK=64M", "InaccessiblePaths=-/dev/infiniband", "PrivateNetwork=yes",
+                    "RestrictAddressFamilies=AF_INET AF_UNIX"):
+            self.assertEqual(away_from_the_card([*lines, tuple(one.split("=", 1))]), [one])
+        closed = [line for line in lines if line[1] != "/dev/infiniband/rdma_cm rw"]
+        self.assertEqual(away_from_the_card(closed), ["DevicePolicy=closed"])
 
     def test_the_broker_starts_with_the_example_and_ends_on_sigterm(self):
         with tempfile.TemporaryDirectory(prefix="ciuic-packaging-") as folder:

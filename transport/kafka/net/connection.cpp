@@ -51,7 +51,8 @@ Connection::Connection(asio::ip::tcp::socket socket, std::uint64_t id, Service& 
   peer_host_ = endpoint.address().to_string();
   peer_ = fmt::format("{}:{}", peer_host_, endpoint.port());
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
-  // A host that lost its power says nothing: it is known after two minutes, and what its sessions hold is given back.
+  // A host that lost its power says nothing: it is known after two minutes. What its one-sided session holds goes
+  // sooner.
   socket_.set_option(asio::socket_base::keep_alive(true), ignored);
   for (const auto& [option, value] :
        {std::pair(TCP_KEEPIDLE, 60), std::pair(TCP_KEEPINTVL, 10), std::pair(TCP_KEEPCNT, 6)})

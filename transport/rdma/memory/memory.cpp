@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/rdma/memory/callers_memory.h"
 #include "transport/rdma/token_desk.h"
 
 namespace ciuic::rdma {
@@ -65,6 +66,11 @@ struct MemoryFabric::State {
   std::uint64_t next_address = 1ULL << 32;
   std::uint64_t next_port = 1;
 
+  [[nodiscard]] std::uint64_t exposed_bytes() const {
+    std::uint64_t all = 0;
+    for (const auto& [key, region] : regions) all += region.bytes.size();
+    return all;
+  }
   /// Copies one READ out, or says why not. Holds `mutex`.
   [[nodiscard]] std::optional<Fault> read(const Connection& connection, const ReadRequest& request) const {
     if (connection.cut) return Fault::peer_gone;
@@ -105,11 +111,13 @@ class MemoryDomain final : public Domain {
       : fabric_(std::move(fabric)), principal_(std::move(principal)), options_(std::move(options)) {}
   std::string_view principal() const override { return principal_; }
   bool pins_memory() const override { return options_.pins_memory; }
+  bool current() override { return devices_ == devices(); }
   Result<Region> expose(const Exposable& memory) override {
     if (memory.bytes.empty() || memory.bytes.size() > 0xFFFFFFFFU) return Fault::not_registrable;
     if (options_.expose_fault)
       if (const auto fault = options_.expose_fault()) return *fault;
     const std::scoped_lock lock(fabric_->mutex);
+    if (options_.room && fabric_->exposed_bytes() + memory.bytes.size() > options_.room()) return Fault::memlock_limit;
     const auto key = fabric_->next_key++;
     const auto address = fabric_->next_address;
     const auto length = static_cast<std::uint32_t>(memory.bytes.size());
@@ -120,9 +128,12 @@ class MemoryDomain final : public Domain {
   }
 
  private:
+  [[nodiscard]] std::uint64_t devices() const { return options_.devices ? options_.devices() : 0; }
+
   std::shared_ptr<State> fabric_;
   std::string principal_;
   MemoryOptions options_;
+  std::uint64_t devices_ = devices();
 };
 
 class MemoryListener final : public Listener {
@@ -167,6 +178,15 @@ class HeapLanding final : public Landing {
   Buffer bytes_;
 };
 
+class CallersLanding final : public Landing {
+ public:
+  explicit CallersLanding(std::shared_ptr<CallersMemory> memory) : memory_(std::move(memory)) {}
+  MutableBytes bytes() override { return memory_->named(); }
+
+ private:
+  std::shared_ptr<CallersMemory> memory_;
+};
+
 class MemoryEndpoint final : public Endpoint {
  public:
   MemoryEndpoint(std::shared_ptr<State> fabric, std::shared_ptr<MemoryListenerState> listener,
@@ -178,6 +198,12 @@ class MemoryEndpoint final : public Endpoint {
   Result<std::unique_ptr<Landing>> make_landing(std::size_t bytes) override {
     return std::unique_ptr<Landing>(std::make_unique<HeapLanding>(bytes));
   }
+  Result<std::unique_ptr<Landing>> register_landing(const LandingMemory& memory) override {
+    auto callers = CallersMemory::make(memory);
+    if (!callers) return Fault::not_registrable;
+    callers_.push_back(callers);
+    return std::unique_ptr<Landing>(std::make_unique<CallersLanding>(std::move(callers)));
+  }
   Result<std::size_t> post_reads(std::span<const ReadRequest> batch) override {
     if (broken_) return *broken_ == Fault::peer_gone ? Fault::peer_gone : Fault::qp_in_error;
     std::size_t taken = 0;
@@ -188,6 +214,8 @@ class MemoryEndpoint final : public Endpoint {
         return Fault::access_error;
       }
       pending_.push_back(request);
+      for (const auto& each : callers_)
+        if (const auto reached = each->reach(request.to)) pending_.back().to = *reached;
       ++taken;
     }
     if (taken == 0 && !batch.empty()) return Fault::would_block;
@@ -232,6 +260,7 @@ class MemoryEndpoint final : public Endpoint {
   std::shared_ptr<MemoryListenerState> listener_;
   std::shared_ptr<Connection> connection_;
   std::deque<ReadRequest> pending_;
+  std::vector<std::shared_ptr<CallersMemory>> callers_;
   std::optional<Fault> broken_;
 };
 

@@ -28,6 +28,8 @@ class MemoryFabric {
 struct MemoryOptions {
   bool pins_memory = false;                              ///< its domains say so, as those of real devices do
   std::function<std::optional<Fault>()> expose_fault{};  ///< asked at every `Domain::expose`; null: never
+  std::function<std::uint64_t()> room{};                 ///< bytes exposed at a time, at most; null: any
+  std::function<std::uint64_t()> devices{};              ///< another number: others than before; null: always the same
 };
 [[nodiscard]] std::shared_ptr<Provider> make_memory_provider(const MemoryFabric& fabric, const Clock& clock,
                                                              MemoryOptions options = {});

@@ -1,6 +1,8 @@
 // Domains and regions. Not here: connections.
 #include "transport/rdma/ofi/domain.h"
 
+#include <sys/random.h>
+
 #include "transport/base/log.h"
 
 namespace ciuic::rdma::ofi {
@@ -42,15 +44,49 @@ class OfiDomain::Held final : public Registration {
   Owned<fid_mr> region_;
 };
 
-Result<fid_domain*> OfiDomain::opened() {
+Result<void> OfiDomain::open() {
   const std::scoped_lock lock(mutex_);
-  if (domain_) return domain_.get();
+  if (domain_) return {};
   device_ = seat_->device();
   if (!device_) return Fault::device_lost;
   auto domain = open_domain(*device_);
   if (!domain) return domain.error();
+  if (kind_.manner == Manner::connectionless) {
+    auto door = open_door(**domain);
+    if (!door) return door.error();
+    door_ = std::move(*door);
+  }
   domain_ = std::move(*domain);
+  return {};
+}
+
+Result<std::unique_ptr<OfiDomain::Door>> OfiDomain::open_door(fid_domain& domain) const {
+  // No completion is ever meant for it.
+  auto reach = Reach::open(*device_, domain, 64);
+  if (!reach) return reach.error();
+  auto door = std::make_unique<Door>();
+  door->reach = std::move(*reach);
+  if (::getrandom(door->sample.data(), door->sample.size(), 0) != static_cast<ssize_t>(door->sample.size()))
+    return Fault::resources_exhausted;
+  auto region = register_memory(*device_, domain, door->reach.endpoint.get(), door->sample, Use::exposed);
+  if (!region) return region.error();
+  const auto span = span_of(*device_, **region, door->sample);
+  if (!span) return Fault::not_registrable;
+  door->sample_span = *span;
+  door->sample_region = std::move(*region);
+  return door;
+}
+
+Result<fid_domain*> OfiDomain::opened() {
+  const auto done = open();
+  if (!done) return done.error();
   return domain_.get();
+}
+
+Result<OfiDomain::Door*> OfiDomain::door() {
+  const auto done = open();
+  if (!done) return done.error();
+  return door_.get();
 }
 
 Result<Region> OfiDomain::expose(const Exposable& memory) {
@@ -58,15 +94,12 @@ Result<Region> OfiDomain::expose(const Exposable& memory) {
   if (regions_.load() >= regions_max) return Fault::resources_exhausted;
   const auto domain = opened();
   if (!domain) return domain.error();
-  auto region = register_memory(*device_, **domain, memory.bytes, Use::exposed);
+  auto region =
+      register_memory(*device_, **domain, door_ ? door_->reach.endpoint.get() : nullptr, memory.bytes, Use::exposed);
   if (!region) return region.error();
-  const auto key = fi_mr_key(region->get());
-  // Longer ones than a span holds; no provider of ours has them.
-  if (key == FI_KEY_NOTAVAIL) return Fault::not_registrable;
-  const bool by_address = (device_->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
-  const auto address = by_address ? reinterpret_cast<std::uintptr_t>(memory.bytes.data()) : 0;
-  return Region(std::make_unique<Held>(shared_from_this(), std::move(*region)),
-                {address, static_cast<std::uint32_t>(memory.bytes.size()), key});
+  const auto span = span_of(*device_, **region, memory.bytes);
+  if (!span) return Fault::not_registrable;
+  return Region(std::make_unique<Held>(shared_from_this(), std::move(*region)), *span);
 }
 
 }  // namespace ciuic::rdma::ofi

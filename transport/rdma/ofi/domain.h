@@ -1,10 +1,11 @@
 #pragma once
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
 
-#include "transport/rdma/ofi/objects.h"
+#include "transport/rdma/ofi/reach.h"
 #include "transport/rdma/provider.h"
 
 namespace ciuic::rdma::ofi {
@@ -33,11 +34,22 @@ class OfiDomain final : public Domain, public std::enable_shared_from_this<OfiDo
   Result<Region> expose(const Exposable& memory) override;
   /// For the endpoints of its connections. Lives as long as this.
   [[nodiscard]] Result<fid_domain*> opened();
+  /// Of a kind without connections: the endpoint that readers come to, and what they read there first.
+  struct Door {
+    Reach reach;
+    alignas(64) std::array<std::byte, 32> sample{};
+    RemoteSpan sample_span{};
+    Owned<fid_mr> sample_region;  // ends before what it may be bound to
+  };
+  /// Lives as long as this. Error beside those of libfabric: not_registrable.
+  [[nodiscard]] Result<Door*> door();
 
   static constexpr std::size_t regions_max = 1U << 16;
 
  private:
   class Held;
+  [[nodiscard]] Result<void> open();
+  [[nodiscard]] Result<std::unique_ptr<Door>> open_door(fid_domain& domain) const;
 
   const Kind& kind_;
   std::shared_ptr<const Seat> seat_;
@@ -45,6 +57,7 @@ class OfiDomain final : public Domain, public std::enable_shared_from_this<OfiDo
   std::mutex mutex_;
   std::shared_ptr<const Device> device_;  // ends after the domain
   Owned<fid_domain> domain_;
+  std::unique_ptr<Door> door_;
   std::atomic<std::size_t> regions_{0};
 };
 

@@ -1,28 +1,24 @@
-// The client's end: a connected endpoint. READs are counted here and completed in the order posted. Connection events
-// are looked at beside completions; with software providers that is also what moves bytes.
-#include <endian.h>
-#include <poll.h>
+// The client's end: READs over a line, counted here and told in the order posted, whatever order they arrive in. The
+// line's end is looked for beside completions; with software providers that is also what moves bytes.
 #include <rdma/fi_errno.h>
-#include <sys/epoll.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <vector>
 
 #include "transport/base/fork_guard.h"
 #include "transport/base/log.h"
-#include "transport/base/unique_fd.h"
+#include "transport/rdma/first_read.h"
 #include "transport/rdma/landing_places.h"
 #include "transport/rdma/ofi/ends.h"
-#include "transport/rdma/ofi/protocol.h"
+#include "transport/rdma/ofi/line.h"
 
 namespace ciuic::rdma::ofi {
 
 namespace {
 
-/// Events are looked for so often, and an idle connection's end.
+/// An idle line's end is looked for so often.
 constexpr Milliseconds look_interval{1};
 /// A failed connection flushes at once; some devices forget to.
 constexpr Milliseconds flush_patience{1000};
@@ -32,50 +28,48 @@ using Place = Places::Place;
 
 class OfiEndpoint final : public Endpoint {
  public:
-  OfiEndpoint(const Library& library, const Kind& kind, const Clock& clock)
-      : library_(library), kind_(kind), clock_(clock), caps_(kind.caps) {}
+  OfiEndpoint(std::unique_ptr<Line> line, const Clock& clock)
+      : clock_(clock), caps_(caps_of(line->device())), line_(std::move(line)), reads_(caps_.reads_outstanding_max) {}
   ~OfiEndpoint() override;
-
-  Result<void> dial(const Address& address, const std::optional<Address>& source, const Token& token,
-                    Clock::TimePoint deadline);
 
   const Caps& caps() const override { return caps_; }
   Result<std::unique_ptr<Landing>> make_landing(std::size_t bytes) override;
+  Result<std::unique_ptr<Landing>> register_landing(const LandingMemory& memory) override;
   Result<std::size_t> post_reads(std::span<const ReadRequest> batch) override;
   Result<std::size_t> poll(std::span<Completion> into) override;
   int arm() override;
   void close() override;
+  /// `first_read` over iWARP. (`post_reads` sends nothing for a READ of nothing.)
+  [[nodiscard]] Result<void> prove(Clock::TimePoint deadline);
 
  private:
   struct Pending {
+    fi_context2 context{};  // libfabric's while the READ is under way, and by its place the READ's name
     std::uint64_t id = 0;
     Place* place = nullptr;
+    bool arrived = false;
   };
-  [[nodiscard]] Result<Event> await_connection(Clock::TimePoint deadline);
+  [[nodiscard]] Result<std::unique_ptr<Landing>> add(MutableBytes memory, std::unique_ptr<Place> place);
   [[nodiscard]] Fault break_with(Fault fault);
   [[nodiscard]] std::optional<Fault> refuse_if_over() const;
+  [[nodiscard]] std::optional<std::uint64_t> number_of(const void* context) const;
+  void count_arrived();
   void take_completions();
-  void look_at_events();
+  void look_at_line();
+  [[nodiscard]] bool is_stuck();
   void finish(std::optional<Fault> fault, Completion& into);
   [[nodiscard]] std::size_t outstanding() const { return posted_ - finished_; }
 
-  const Library& library_;
-  const Kind& kind_;
   const Clock& clock_;
   Caps caps_;
   ForkGuard fork_{};
-  // The endpoint ends before what it uses.
-  std::shared_ptr<Device> device_;
-  Owned<fid_domain> domain_;
+  std::unique_ptr<Line> line_;
   std::shared_ptr<Places> places_ = std::make_shared<Places>();
-  Owned<fid_eq> events_;
-  Owned<fid_cq> completions_;
-  Owned<fid_ep> endpoint_;
-  UniqueFd news_;  // readable when completions_ or events_ is
   std::optional<Fault> broken_{};
   Clock::TimePoint broken_at_{};
   Clock::TimePoint looked_at_{};
-  // READ number n is at n modulo the table's size. What is below `succeeded_` has arrived, below `finished_` been told.
+  std::optional<Clock::TimePoint> stuck_since_{};  // nothing is under way, and nothing can be posted
+  // READ number n is at n modulo the table's size. All below `succeeded_` have arrived, below `finished_` been told.
   std::vector<Pending> reads_;
   std::uint64_t posted_ = 0;
   std::uint64_t succeeded_ = 0;
@@ -88,85 +82,10 @@ class OfiEndpoint final : public Endpoint {
 OfiEndpoint::~OfiEndpoint() {
   if (fork_.in_child()) {
     // The parent's objects: ending them here would end them there.
-    (void)endpoint_.release();
-    (void)completions_.release();
-    (void)events_.release();
-    (void)domain_.release();
-    if (device_) device_->leave_to_parent();
+    line_->leave_to_parent();
     return;
   }
   close();
-}
-
-Result<Event> OfiEndpoint::await_connection(Clock::TimePoint deadline) {
-  const int descriptor = descriptor_of(events_->fid);
-  while (true) {
-    if (auto event = next_event(library_, *events_)) {
-      if (event->type == FI_CONNECTED) return std::move(*event);
-      log::debug("rdma", "ofi: no connection, event {}: {}", event->type, library_.fi_strerror(event->error));
-      const auto answer = parse<Welcome>(event->data);
-      if (!answer || be64toh(answer->magic_number) != magic)
-        return event->error == ENODEV ? Fault::device_lost : Fault::address_unreachable;
-      switch (static_cast<Status>(be32toh(answer->status))) {
-        case Status::refused:
-          return Fault::refused;
-        case Status::no_room:
-          return Fault::resources_exhausted;
-        default:
-          return Fault::incompatible;
-      }
-    }
-    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - clock_.now()).count();
-    if (left <= 0) return Fault::address_unreachable;
-    fid_t queue = &events_->fid;
-    if (fi_trywait(device_->fabric.get(), &queue, 1) != 0) continue;
-    pollfd ready{descriptor, POLLIN, 0};
-    (void)::poll(&ready, 1, static_cast<int>(std::min<std::int64_t>(left, 100)));
-  }
-}
-
-Result<void> OfiEndpoint::dial(const Address& address, const std::optional<Address>& source, const Token& token,
-                               Clock::TimePoint deadline) {
-  auto device = open_device(library_, kind_, Side::connecting, address, source);
-  if (!device) return device.error();
-  device_ = std::move(*device);
-  auto domain = open_domain(*device_);
-  if (!domain) return domain.error();
-  domain_ = std::move(*domain);
-  auto events = open_event_queue(*device_);
-  if (!events) return events.error();
-  events_ = std::move(*events);
-  const auto& info = *device_->info;
-  caps_.reads_outstanding_max =
-      static_cast<std::uint32_t>(std::clamp<std::size_t>(info.tx_attr->size, 1, caps_.reads_outstanding_max));
-  caps_.read_bytes_max =
-      static_cast<std::uint32_t>(std::min<std::size_t>(info.ep_attr->max_msg_size, caps_.read_bytes_max));
-  reads_.resize(caps_.reads_outstanding_max);
-  auto completions = open_completions(*domain_, caps_.reads_outstanding_max + 16U);
-  if (!completions) return completions.error();
-  completions_ = std::move(*completions);
-  news_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
-  for (const int each : {descriptor_of(completions_->fid), descriptor_of(events_->fid)}) {
-    epoll_event wanted{};
-    wanted.events = EPOLLIN;
-    if (::epoll_ctl(news_.get(), EPOLL_CTL_ADD, each, &wanted) != 0) return fault_of(errno);
-  }
-  auto endpoint = open_endpoint(*domain_, *device_->info, *events_, *completions_);
-  if (!endpoint) return endpoint.error();
-  endpoint_ = std::move(*endpoint);
-
-  Hello hello{htobe64(magic), htobe32(version), 0, {}};
-  std::memcpy(hello.token, token.bytes.data(), sizeof hello.token);
-  if (const int error = fi_connect(endpoint_.get(), info.dest_addr, &hello, sizeof hello); error != 0)
-    return fault_of(error);
-  const auto answer = await_connection(deadline);
-  if (!answer) return answer.error();
-  const auto welcome = parse<Welcome>(answer->data);
-  if (!welcome || be64toh(welcome->magic_number) != magic || be32toh(welcome->version_number) != version)
-    return Fault::incompatible;
-  log::debug("rdma", "ofi: connected address={} by={} interface={}", address.text(), kind_.name,
-             info.domain_attr->name);
-  return {};
 }
 
 std::optional<Fault> OfiEndpoint::refuse_if_over() const {
@@ -180,8 +99,8 @@ Fault OfiEndpoint::break_with(Fault fault) {
   if (broken_) return *broken_;
   broken_ = fault;
   broken_at_ = clock_.now();
-  // Flushes what is under way, and tells the broker.
-  if (endpoint_) (void)fi_shutdown(endpoint_.get(), 0);
+  line_->cut();
+  if (line_->endpoint() == nullptr) flushed_ = true;
   return fault;
 }
 
@@ -189,12 +108,44 @@ Result<std::unique_ptr<Landing>> OfiEndpoint::make_landing(std::size_t bytes) {
   if (const auto fault = refuse_if_over()) return *fault;
   auto place = Place::make(bytes);
   if (!place) return Fault::resources_exhausted;
-  if ((device_->info->domain_attr->mr_mode & FI_MR_LOCAL) != 0) {
-    auto region = register_memory(*device_, *domain_, {place->at, place->mapped_bytes}, Use::landing);
+  const MutableBytes memory{place->at, place->mapped_bytes};
+  return add(memory, std::move(place));
+}
+
+Result<std::unique_ptr<Landing>> OfiEndpoint::register_landing(const LandingMemory& memory) {
+  if (const auto fault = refuse_if_over()) return *fault;
+  // Of devices only libfabric 1.20 and newer hears by dma-buf.
+  if (!memory.of_host) return Fault::not_registrable;
+  return add(memory.bytes, Place::of(memory.bytes));
+}
+
+Result<std::unique_ptr<Landing>> OfiEndpoint::add(MutableBytes memory, std::unique_ptr<Place> place) {
+  if ((line_->device().info->domain_attr->mr_mode & FI_MR_LOCAL) != 0) {
+    auto region = register_memory(line_->device(), line_->domain(), line_->endpoint(), memory, Use::landing);
     if (!region) return region.error();
     place->registration = std::move(*region);
   }
   return places_->add(std::move(place));
+}
+
+Result<void> OfiEndpoint::prove(Clock::TimePoint deadline) {
+  if (line_->device().info->ep_attr->protocol != FI_PROTO_IWARP) return {};
+  return first_read(*this, clock_, deadline, [this]() -> Result<void> {
+    if (outstanding() == reads_.size()) return Fault::would_block;
+    auto& read = reads_[posted_ % reads_.size()];
+    read = {};
+    if (fi_read(line_->endpoint(), nullptr, 0, nullptr, line_->peer(), 0, 0, &read.context) != 0)
+      return Fault::qp_in_error;
+    ++posted_;
+    return {};
+  });
+}
+
+/// What lies under an endpoint without connections may be gone, and be made anew for ever.
+bool OfiEndpoint::is_stuck() {
+  if (outstanding() > 0) return false;
+  if (!stuck_since_) stuck_since_ = clock_.now();
+  return clock_.now() - *stuck_since_ > flush_patience;
 }
 
 Result<std::size_t> OfiEndpoint::post_reads(std::span<const ReadRequest> batch) {
@@ -208,14 +159,23 @@ Result<std::size_t> OfiEndpoint::post_reads(std::span<const ReadRequest> batch) 
         (place == nullptr && !request.to.empty()))
       return break_with(Fault::access_error);
     auto* const local = place != nullptr && place->registration ? fi_mr_desc(place->registration.get()) : nullptr;
-    const auto error = fi_read(endpoint_.get(), request.to.data(), request.to.size(), local, 0, request.from.address,
-                               request.from.key, mark_of(posted_));
+    auto& read = reads_[posted_ % reads_.size()];
+    // Nothing is there at once: libraries differ in what they make of no bytes at no place.
+    const auto error = request.to.empty()
+                           ? 0
+                           : fi_read(line_->endpoint(), request.to.data(), request.to.size(), local, line_->peer(),
+                                     request.from.address, request.from.key, &read.context);
     if (error == -FI_EAGAIN) {
-      if (done == 0) return Fault::would_block;
-      return done;
+      if (done > 0) return done;
+      return is_stuck() ? break_with(Fault::peer_gone) : Fault::would_block;
     }
     if (error != 0) return break_with(Fault::qp_in_error);
-    reads_[posted_++ % reads_.size()] = {request.id, place};
+    stuck_since_.reset();
+    read.id = request.id;
+    read.place = place;
+    read.arrived = request.to.empty();
+    ++posted_;
+    count_arrived();
     if (place != nullptr) ++place->pending;
   }
   if (count == 0) return Fault::would_block;
@@ -262,22 +222,35 @@ void OfiEndpoint::finish(std::optional<Fault> fault, Completion& into) {
   ++finished_;
 }
 
+/// Of the READ that a completion is of.
+std::optional<std::uint64_t> OfiEndpoint::number_of(const void* context) const {
+  for (auto number = finished_; number < posted_; ++number)
+    if (&reads_[number % reads_.size()].context == context) return number;
+  return std::nullopt;
+}
+
+void OfiEndpoint::count_arrived() {
+  while (succeeded_ < posted_ && reads_[succeeded_ % reads_.size()].arrived) ++succeeded_;
+}
+
 void OfiEndpoint::take_completions() {
   bool flushing = false;
-  while (endpoint_ && !flushed_) {
+  while (line_->endpoint() != nullptr && !flushed_) {
     std::array<fi_cq_entry, 16> done{};
-    const auto got = fi_cq_read(completions_.get(), done.data(), done.size());
+    const auto got = fi_cq_read(&line_->completions(), done.data(), done.size());
     if (got > 0) {
       for (ssize_t i = 0; i < got; ++i)
-        succeeded_ = std::max<std::uint64_t>(succeeded_, number_of(done[static_cast<std::size_t>(i)].op_context) + 1);
+        if (const auto number = number_of(done[static_cast<std::size_t>(i)].op_context))
+          reads_[*number % reads_.size()].arrived = true;
+      count_arrived();
       continue;
     }
     if (got == -FI_EAGAIN) break;
     fi_cq_err_entry failure{};
-    if (got == -FI_EAVAIL && fi_cq_readerr(completions_.get(), &failure, 0) < 0) break;
+    if (got == -FI_EAVAIL && fi_cq_readerr(&line_->completions(), &failure, 0) < 0) break;
     flushing = true;
     if (broken_) continue;  // we failed it ourselves: what was under way is flushed, not refused
-    const auto number = got == -FI_EAVAIL ? number_of(failure.op_context) : succeeded_;
+    const auto number = got == -FI_EAVAIL ? number_of(failure.op_context).value_or(succeeded_) : succeeded_;
     if (!refused_ || number < refused_->first) {
       if (!refused_) broken_at_ = clock_.now();
       refused_ = {number, got == -FI_EAVAIL ? fault_of_completion(failure) : Fault::device_lost};
@@ -311,10 +284,10 @@ Result<std::size_t> OfiEndpoint::poll(std::span<Completion> into) {
     tell();
   }
   if (count > 0) return count;
-  look_at_events();
+  look_at_line();
   if (broken_ && outstanding() > 0 && !flushed_ && clock_.now() - broken_at_ > flush_patience) {
     // Without its endpoint nothing can land any more, so that the landings are their owner's again.
-    endpoint_.reset();
+    line_->end();
     flushed_ = true;
   }
   if (broken_ && outstanding() == 0) return *broken_;
@@ -322,31 +295,22 @@ Result<std::size_t> OfiEndpoint::poll(std::span<Completion> into) {
   return count;
 }
 
-int OfiEndpoint::arm() {
-  if (fork_.in_child() || broken_ || !endpoint_) return -1;
-  std::array<fid_t, 2> queues{&completions_->fid, &events_->fid};
-  return fi_trywait(device_->fabric.get(), queues.data(), static_cast<int>(queues.size())) == 0 ? news_.get() : -1;
-}
+int OfiEndpoint::arm() { return fork_.in_child() || broken_ || line_->endpoint() == nullptr ? -1 : line_->arm(); }
 
-void OfiEndpoint::look_at_events() {
-  if (broken_ || !endpoint_) return;
+void OfiEndpoint::look_at_line() {
+  if (broken_ || line_->endpoint() == nullptr) return;
   const auto now = clock_.now();
   if (now - looked_at_ < look_interval) return;
   looked_at_ = now;
   take_completions();  // software providers notice the other side's end only so
-  while (!broken_) {
-    const auto event = next_event(library_, *events_);
-    if (!event) return;
-    // An interface that changes its address, as bonded ones do, keeps its connections.
-    if (event->error == EADDRNOTAVAIL) continue;
-    (void)break_with(event->error == ENODEV ? Fault::device_lost : Fault::peer_gone);
-  }
+  if (broken_) return;
+  if (const auto why = line_->over()) (void)break_with(*why);
 }
 
 void OfiEndpoint::close() {
   if (fork_.in_child()) return;
   (void)break_with(Fault::peer_gone);
-  endpoint_.reset();
+  line_->end();
   places_->end();
   posted_ = succeeded_ = finished_ = 0;
   failed_.reset();
@@ -355,6 +319,10 @@ void OfiEndpoint::close() {
 }
 
 }  // namespace
+
+std::unique_ptr<Endpoint> read_by(std::unique_ptr<Line> line, const Clock& clock) {
+  return std::make_unique<OfiEndpoint>(std::move(line), clock);
+}
 
 Result<std::unique_ptr<Endpoint>> connect(const Library& library, const std::string& address, const Token& token,
                                           const ConnectOptions& options, const Clock& clock) {
@@ -369,9 +337,13 @@ Result<std::unique_ptr<Endpoint>> connect(const Library& library, const std::str
     source = Address::parse(options.source);
     if (!source) return Fault::address_unreachable;
   }
-  auto endpoint = std::make_unique<OfiEndpoint>(library, *kind, clock);
-  if (const auto done = endpoint->dial(*place, source, token, clock.now() + options.timeout); !done)
-    return done.error();
+  const Dial dial{library, *kind, *place, source, token, clock, clock.now() + options.timeout};
+  auto line = kind->manner == Manner::connected ? dial_connected(dial) : dial_connectionless(dial);
+  if (!line) return line.error();
+  log::debug("rdma", "ofi: connected address={} by={} interface={}", place->text(), kind->name,
+             (*line)->device().info->domain_attr->name);
+  auto endpoint = std::make_unique<OfiEndpoint>(std::move(*line), clock);
+  if (const auto proven = endpoint->prove(dial.deadline); !proven) return proven.error();
   return std::unique_ptr<Endpoint>(std::move(endpoint));
 }
 

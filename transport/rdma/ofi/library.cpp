@@ -73,6 +73,9 @@ bool Library::without_cache() const {
     // It registers for all rights what was asked for with fewer. Nobody may switch it on again.
     ::setenv("FI_MR_CACHE_MAX_COUNT", "0", 1);
     ::setenv("FI_MR_CACHE_MONITOR", "disabled", 1);
+    // So that a key of Slingshot's is never another region's later, and that its end is an end (fi_cxi's manual).
+    ::setenv("FI_CXI_OPTIMIZED_MRS", "0", 1);
+    ::setenv("FI_CXI_MR_MATCH_EVENTS", "1", 1);
     cache = Cache::off;
   }
   return cache == Cache::off;

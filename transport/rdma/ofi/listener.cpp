@@ -21,6 +21,7 @@
 #include "transport/base/log.h"
 #include "transport/base/unique_fd.h"
 #include "transport/rdma/ofi/ends.h"
+#include "transport/rdma/ofi/listening.h"
 #include "transport/rdma/ofi/protocol.h"
 #include "transport/rdma/token_desk.h"
 
@@ -62,7 +63,6 @@ class OfiListener final : public Listener {
   std::size_t connections() const override { return connections_.load(std::memory_order_relaxed); }
 
  private:
-  [[nodiscard]] std::vector<Address> wanted_addresses() const;
   [[nodiscard]] Result<void> listen_at(Address address);
   [[nodiscard]] bool watch(int fd);
   void wake();
@@ -115,12 +115,6 @@ bool OfiListener::watch(int fd) {
   return fd >= 0 && ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-/// Those asked for, else every address of the host: an interface without a device refuses.
-std::vector<Address> OfiListener::wanted_addresses() const {
-  if (options_.address.empty()) return host_addresses();
-  return parse_addresses(options_.address).value_or(std::vector<Address>());
-}
-
 Result<void> OfiListener::listen_at(Address address) {
   auto device = open_device(library_, kind_, Side::listening, address, std::nullopt);
   if (!device) return device.error();
@@ -149,22 +143,8 @@ Result<void> OfiListener::start() {
   epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll_ || !wake_ || !watch(wake_.get())) return Fault::resources_exhausted;
-  const auto addresses = wanted_addresses();
-  if (addresses.empty() && !options_.address.empty()) {
-    log::error("rdma", "ofi: onesided.listen={}: no list of addresses; give ip:port, with commas between",
-               options_.address);
-    return Fault::refused;
-  }
-  auto why = Fault::no_device;
-  for (const auto& address : addresses) {
-    const auto done = listen_at(address);
-    if (done) break;
-    why = done.error();
-    if (!options_.address.empty())
-      log::error("rdma", "ofi: libfabric's {} cannot listen at {}: {}; {}", kind_.name, address.text(), text(why),
-                 remedy(why));
-  }
-  if (!listening_) return why;
+  const auto done = listen_somewhere(kind_, options_, [this](const Address& address) { return listen_at(address); });
+  if (!done) return done.error();
   thread_ = std::thread([this] { work(); });
   return {};
 }

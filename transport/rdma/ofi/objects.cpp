@@ -21,17 +21,27 @@ namespace {
 
 constexpr std::size_t events_held = 256;
 
-/// A connected endpoint that reads and is read, whatever its provider wants of registrations.
+/// An endpoint that reads and is read, whatever its provider wants of registrations. Keys longer than 64 bits
+/// (FI_MR_RAW) are not among it: a provider that has no others is not found.
 Info wanted(const Library& library, const Kind& kind) {
   Info hints(library.fi_dupinfo(nullptr), InfoCloser{&library});
   if (!hints) return hints;
-  hints->caps = FI_MSG | FI_SEND | FI_RECV | FI_RMA | FI_READ | FI_REMOTE_READ;
-  // Of the rest none that wants a structure of its own behind each operation.
-  hints->mode = FI_RX_CQ_DATA;
-  hints->ep_attr->type = FI_EP_MSG;
+  hints->caps = FI_RMA | FI_READ | FI_REMOTE_READ;
   hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  if (kind.manner == Manner::connected) {
+    hints->caps |= FI_MSG | FI_SEND | FI_RECV;
+    hints->mode = FI_RX_CQ_DATA;
+    hints->ep_attr->type = FI_EP_MSG;
+  } else {
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->domain_attr->mr_mode |= FI_MR_ENDPOINT;
+    // By the thread that waits, not by one of the library's.
+    hints->domain_attr->control_progress = hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+  }
   hints->domain_attr->threading = FI_THREAD_SAFE;
   hints->fabric_attr->prov_name = ::strdup(std::string(kind.name).c_str());
+  if (!kind.fabric.empty()) hints->fabric_attr->name = ::strdup(std::string(kind.fabric).c_str());
   return hints;
 }
 
@@ -40,7 +50,7 @@ Info first_of(const Library& library, fi_info* list) {
   const Info all(list, InfoCloser{&library});
   for (const auto* one = list; one != nullptr; one = one->next) {
     const std::string_view domain = one->domain_attr->name != nullptr ? one->domain_attr->name : "";
-    if (one->ep_attr->type != FI_EP_MSG || domain.ends_with("-xrc")) continue;
+    if (domain.ends_with("-xrc")) continue;
     return Info(library.fi_dupinfo(one), InfoCloser{&library});
   }
   return Info(nullptr, InfoCloser{&library});
@@ -70,20 +80,25 @@ Result<std::shared_ptr<Device>> open_device(const Library& library, const Kind& 
                                             const std::optional<Address>& source) {
   const auto hints = wanted(library, kind);
   if (!hints) return Fault::resources_exhausted;
-  hints->addr_format = address.storage.ss_family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
   // fi_getinfo takes text: the host without brackets, and the port.
   const auto text = address.text();
   const auto colon = text.rfind(':');
   auto host = text.substr(0, colon);
   if (host.front() == '[') host = host.substr(1, host.size() - 2);
   const auto port = text.substr(colon + 1);
-  const std::uint64_t flags = FI_NUMERICHOST | (side == Side::listening ? FI_SOURCE : 0);
-  if (source) {
-    hints->src_addr = copy_of(*source);
-    hints->src_addrlen = length_of(*source);
+  std::uint64_t flags = 0;
+  if (kind.by_ip) {
+    hints->addr_format = address.storage.ss_family == AF_INET6 ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN;
+    flags = FI_NUMERICHOST | (side == Side::listening ? FI_SOURCE : 0);
+    if (source) {
+      hints->src_addr = copy_of(*source);
+      hints->src_addrlen = length_of(*source);
+    }
   }
   fi_info* list = nullptr;
-  if (const int error = library.find(flags, host.c_str(), port.c_str(), *hints, list); error != 0) {
+  if (const int error =
+          library.find(flags, kind.by_ip ? host.c_str() : nullptr, kind.by_ip ? port.c_str() : nullptr, *hints, list);
+      error != 0) {
     if (-error == ENOMEM) return Fault::resources_exhausted;
     return side == Side::listening ? Fault::no_device : Fault::address_unreachable;
   }
@@ -140,25 +155,52 @@ Result<Owned<fid_eq>> open_event_queue(const Device& device) {
   return Owned<fid_eq>(events);
 }
 
-Result<Owned<fid_cq>> open_completions(fid_domain& domain, std::size_t length) {
+Result<Owned<fid_av>> open_peers(const Device& device, fid_domain& domain) {
+  fi_av_attr attributes{};
+  attributes.type = device.info->domain_attr->av_type;
+  if (attributes.type == FI_AV_UNSPEC) attributes.type = FI_AV_TABLE;
+  fid_av* peers = nullptr;
+  if (const int error = fi_av_open(&domain, &attributes, &peers, nullptr); error != 0) return fault_of(error);
+  return Owned<fid_av>(peers);
+}
+
+Result<Owned<fid_cq>> open_completions(fid_domain& domain, std::size_t length, Wait wait) {
   fi_cq_attr attributes{};
   attributes.size = length;
   attributes.format = FI_CQ_FORMAT_CONTEXT;
-  attributes.wait_obj = FI_WAIT_FD;
+  attributes.wait_obj = wait == Wait::by_descriptor ? FI_WAIT_FD : FI_WAIT_NONE;
   fid_cq* completions = nullptr;
-  if (const int error = fi_cq_open(&domain, &attributes, &completions, nullptr); error != 0) return fault_of(error);
+  int error = fi_cq_open(&domain, &attributes, &completions, nullptr);
+  if (error == -FI_ENOSYS || error == -EOPNOTSUPP) {
+    attributes.wait_obj = FI_WAIT_NONE;
+    error = fi_cq_open(&domain, &attributes, &completions, nullptr);
+  }
+  if (error != 0) return fault_of(error);
   return Owned<fid_cq>(completions);
 }
 
-Result<Owned<fid_ep>> open_endpoint(fid_domain& domain, fi_info& info, fid_eq& events, fid_cq& completions) {
+namespace {
+
+/// Bound to its completions and to one thing more.
+Result<Owned<fid_ep>> open_bound(fid_domain& domain, fi_info& info, fid& other, fid_cq& completions) {
   fid_ep* raw = nullptr;
   if (const int error = fi_endpoint(&domain, &info, &raw, nullptr); error != 0) return fault_of(error);
   Owned<fid_ep> endpoint(raw);
   for (const auto& [queue, flags] :
-       {std::pair<fid_t, std::uint64_t>{&events.fid, 0}, {&completions.fid, FI_TRANSMIT | FI_RECV}})
+       {std::pair<fid_t, std::uint64_t>{&other, 0}, {&completions.fid, FI_TRANSMIT | FI_RECV}})
     if (const int error = fi_ep_bind(raw, queue, flags); error != 0) return fault_of(error);
   if (const int error = fi_enable(raw); error != 0) return fault_of(error);
   return endpoint;
+}
+
+}  // namespace
+
+Result<Owned<fid_ep>> open_endpoint(fid_domain& domain, fi_info& info, fid_eq& events, fid_cq& completions) {
+  return open_bound(domain, info, events.fid, completions);
+}
+
+Result<Owned<fid_ep>> open_endpoint(fid_domain& domain, fi_info& info, fid_av& peers, fid_cq& completions) {
+  return open_bound(domain, info, peers.fid, completions);
 }
 
 int descriptor_of(fid& queue) {
@@ -195,7 +237,8 @@ std::optional<Event> next_event(const Library& library, fid_eq& events) {
   return event;
 }
 
-Result<Owned<fid_mr>> register_memory(const Device& device, fid_domain& domain, Bytes memory, Use use) {
+Result<Owned<fid_mr>> register_memory(const Device& device, fid_domain& domain, fid_ep* endpoint, Bytes memory,
+                                      Use use) {
   const auto access = use == Use::exposed ? std::uint64_t{FI_REMOTE_READ} : std::uint64_t{FI_READ};
   const auto& attributes = *device.info->domain_attr;
   const bool chosen_by_us = (attributes.mr_mode & FI_MR_PROV_KEY) == 0;
@@ -205,7 +248,12 @@ Result<Owned<fid_mr>> register_memory(const Device& device, fid_domain& domain, 
     const auto wish = chosen_by_us ? random_key(attributes.mr_key_size) : 0;
     fid_mr* region = nullptr;
     error = -fi_mr_reg(&domain, memory.data(), memory.size(), access, 0, wish, 0, &region, nullptr);
-    if (error == 0) return Owned<fid_mr>(region);
+    Owned<fid_mr> registered(error == 0 ? region : nullptr);
+    if (error == 0 && (attributes.mr_mode & FI_MR_ENDPOINT) != 0) {
+      error = endpoint == nullptr ? EINVAL : -fi_mr_bind(region, &endpoint->fid, 0);
+      if (error == 0) error = -fi_mr_enable(region);
+    }
+    if (error == 0) return registered;
     if (error != FI_ENOKEY) break;
   }
   switch (error) {
@@ -222,6 +270,14 @@ Result<Owned<fid_mr>> register_memory(const Device& device, fid_domain& domain, 
   rlimit limit{};
   const bool limited = ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   return limited && device.kind.pins_memory ? Fault::memlock_limit : Fault::resources_exhausted;
+}
+
+std::optional<RemoteSpan> span_of(const Device& device, fid_mr& region, Bytes memory) {
+  const auto key = fi_mr_key(&region);
+  if (key == FI_KEY_NOTAVAIL) return std::nullopt;
+  const bool by_address = (device.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
+  const auto address = by_address ? reinterpret_cast<std::uintptr_t>(memory.data()) : 0;
+  return RemoteSpan{address, static_cast<std::uint32_t>(memory.size()), key};
 }
 
 Fault fault_of(int error) {

@@ -60,11 +60,18 @@ enum class Side : std::uint8_t { listening, connecting };
 /// Where a software provider listens there: connections that it takes, and which say half a sentence, hold it up for 20
 /// ms and no longer. (libfabric's tcp reads a connection request with a call that waits.)
 void limit_patience(const Address& listening);
+[[nodiscard]] Result<Owned<fid_av>> open_peers(const Device& device, fid_domain& domain);
 /// With a descriptor to wait on.
 [[nodiscard]] Result<Owned<fid_eq>> open_event_queue(const Device& device);
-[[nodiscard]] Result<Owned<fid_cq>> open_completions(fid_domain& domain, std::size_t length);
+enum class Wait : std::uint8_t { by_descriptor, none };
+/// `by_descriptor`: with a descriptor to wait on, unless the provider has none.
+[[nodiscard]] Result<Owned<fid_cq>> open_completions(fid_domain& domain, std::size_t length,
+                                                     Wait wait = Wait::by_descriptor);
 /// Enabled, its events by `events`, its completions by `completions`.
 [[nodiscard]] Result<Owned<fid_ep>> open_endpoint(fid_domain& domain, fi_info& info, fid_eq& events,
+                                                  fid_cq& completions);
+/// Without connections: enabled, its completions by `completions`, whom it knows in `peers`.
+[[nodiscard]] Result<Owned<fid_ep>> open_endpoint(fid_domain& domain, fi_info& info, fid_av& peers,
                                                   fid_cq& completions);
 /// The descriptor of a queue that has one; -1: none.
 [[nodiscard]] int descriptor_of(fid& queue);
@@ -83,10 +90,13 @@ struct Event {
 /// The next one; nothing if there is none now.
 [[nodiscard]] std::optional<Event> next_event(const Library& library, fid_eq& events);
 
-/// Registers for READs from afar, or for what lands here. Errors: memlock_limit, not_registrable, device_lost,
-/// resources_exhausted.
 enum class Use : std::uint8_t { exposed, landing };
-[[nodiscard]] Result<Owned<fid_mr>> register_memory(const Device& device, fid_domain& domain, Bytes memory, Use use);
+/// Registers for READs from afar, or for what lands here. `endpoint`: that it is bound to, where the provider ties
+/// regions to endpoints. Errors: memlock_limit, not_registrable, device_lost, resources_exhausted.
+[[nodiscard]] Result<Owned<fid_mr>> register_memory(const Device& device, fid_domain& domain, fid_ep* endpoint,
+                                                    Bytes memory, Use use);
+/// How a peer names it. Nothing: by a key longer than a span has room for.
+[[nodiscard]] std::optional<RemoteSpan> span_of(const Device& device, fid_mr& region, Bytes memory);
 
 /// What a failed call's error means; with either sign.
 [[nodiscard]] Fault fault_of(int error);

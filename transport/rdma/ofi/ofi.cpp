@@ -32,10 +32,14 @@ class OfiProvider final : public Provider {
   Result<std::unique_ptr<Listener>> listen(const ListenOptions& options) override {
     const auto* const chosen = choose();
     if (chosen == nullptr) return Fault::no_device;
-    return ofi::listen(library_, *chosen, options, seat_, clock_);
+    const auto listen = chosen->manner == ofi::Manner::connected ? &ofi::listen : &ofi::listen_connectionless;
+    return listen(library_, *chosen, options, seat_, clock_);
   }
   Result<std::unique_ptr<Endpoint>> connect(const std::string& address, const Token& token,
                                             const ConnectOptions& options) override {
+    const auto* const kind = ofi::find_kind(std::string_view(address).substr(0, address.find("://")));
+    if (kind != nullptr && kind->name != only_ && !ofi::is_recent_enough(library_, *kind, log::Level::warn))
+      return Fault::no_device;
     return ofi::connect(library_, address, token, options, clock_);
   }
 
@@ -53,6 +57,7 @@ class OfiProvider final : public Provider {
     }
     for (const auto& kind : ofi::all_kinds()) {
       if ((!only_.empty() && kind.name != only_) || !ofi::is_usable(library_, kind)) continue;
+      if (kind.name != only_ && !ofi::is_recent_enough(library_, kind, log::Level::debug)) continue;
       log::debug("rdma", "ofi: libfabric's {}: {}", kind.name, kind.seen);
       chosen_ = &kind;
       break;
@@ -84,7 +89,8 @@ Result<OfiFinding> look_at_ofi() {
   const auto version = (*library)->fi_version();
   found.version = fmt::format("{}.{}", FI_MAJOR(version), FI_MINOR(version));
   for (const auto& kind : ofi::all_kinds())
-    if (ofi::is_usable(**library, kind)) found.usable.push_back({std::string(kind.name), std::string(kind.seen)});
+    if (ofi::is_usable(**library, kind) && ofi::is_recent_enough(**library, kind, log::Level::debug))
+      found.usable.push_back({std::string(kind.name), std::string(kind.seen)});
   return found;
 }
 

@@ -2,7 +2,7 @@
 // anything unexpected or says nothing is closed; nobody waits for it. Not here: what a key means (the domain).
 #include <dirent.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -15,6 +15,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <unordered_set>
@@ -32,18 +33,38 @@ constexpr Milliseconds hello_timeout{3000};
 constexpr std::string_view socket_prefix = "onesided-";
 constexpr std::string_view socket_suffix = ".sock";
 
-/// Removes sockets of processes that are no more (their pid is in the name).
-void remove_stale(const std::string& directory) {
+std::optional<sockaddr_un> name_of(const std::string& path) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  if (path.size() >= sizeof name.sun_path) return std::nullopt;
+  std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
+  return name;
+}
+
+/// Removes sockets that nobody listens at. Whose they were says nothing: brokers in containers share a folder of the
+/// node, and each of them is process 1.
+void remove_dead_sockets(const std::string& directory) {
   DIR* dir = ::opendir(directory.c_str());
   if (!dir) return;
   while (const auto* entry = ::readdir(dir)) {
     const std::string_view file = entry->d_name;
     if (!file.starts_with(socket_prefix) || !file.ends_with(socket_suffix)) continue;
-    const auto pid = std::strtol(entry->d_name + socket_prefix.size(), nullptr, 10);
-    if (pid <= 0 || ::kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH) continue;
-    ::unlink((directory + "/" + entry->d_name).c_str());
+    const auto path = directory + "/" + entry->d_name;
+    const auto name = name_of(path);
+    const UniqueFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!name || !probe) continue;
+    if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&*name), sizeof *name) != 0 && errno == ECONNREFUSED)
+      ::unlink(path.c_str());
   }
   ::closedir(dir);
+}
+
+/// Nobody else's, whatever process number it has.
+std::string new_socket_path(const std::string& directory) {
+  std::uint64_t random = 0;
+  const auto bytes = Token::random().bytes;
+  std::memcpy(&random, bytes.data(), sizeof random);
+  return fmt::format("{}/{}{}-{:016x}{}", directory, socket_prefix, ::getpid(), random, socket_suffix);
 }
 
 /// The directory is there, a directory, and nobody else's to put sockets into.
@@ -116,25 +137,23 @@ Result<void> ShmListener::start() {
   const auto directory =
       options_.runtime_dir.empty() ? std::string("/tmp/ciuic-") + std::to_string(::geteuid()) : options_.runtime_dir;
   if (!prepare_directory(directory)) return Fault::refused;
-  remove_stale(directory);
-  static std::atomic<unsigned> serial{0};
-  path_ = options_.address.empty() ? directory + "/" + std::string(socket_prefix) + std::to_string(::getpid()) + "-" +
-                                         std::to_string(serial.fetch_add(1)) + std::string(socket_suffix)
-                                   : options_.address;
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  if (path_.size() >= sizeof name.sun_path) {
-    log::error("rdma", "shm: socket path {} has {} bytes, {} are allowed; choose a shorter onesided.runtime.dir", path_,
-               path_.size(), sizeof name.sun_path - 1);
+  remove_dead_sockets(directory);
+  path_ = options_.address.empty() ? new_socket_path(directory) : options_.address;
+  // It gets its name once it listens: another broker that starts in the same folder would take it for dead.
+  const auto bound = options_.address.empty() ? path_ + ".new" : path_;
+  const auto name = name_of(bound);
+  if (!name) {
+    log::error("rdma", "shm: socket path {} has {} bytes, {} are allowed; choose a shorter onesided.runtime.dir", bound,
+               bound.size(), sizeof(sockaddr_un::sun_path) - 1);
     return Fault::refused;
   }
-  std::memcpy(name.sun_path, path_.c_str(), path_.size() + 1);
   listening_ = UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!listening_ || !epoll_ || !wake_) return Fault::resources_exhausted;
-  if (::bind(listening_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0 ||
-      ::chmod(path_.c_str(), options_.socket_mode & 0777) != 0 || ::listen(listening_.get(), 128) != 0) {
+  if (::bind(listening_.get(), reinterpret_cast<const sockaddr*>(&*name), sizeof *name) != 0 ||
+      ::chmod(bound.c_str(), options_.socket_mode & 0777) != 0 || ::listen(listening_.get(), 128) != 0 ||
+      (bound != path_ && ::rename(bound.c_str(), path_.c_str()) != 0)) {
     log::error("rdma", "shm: cannot listen at {}: {}", path_, std::strerror(errno));
     return Fault::refused;
   }

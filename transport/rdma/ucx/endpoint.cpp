@@ -58,6 +58,11 @@ class UcxEndpoint final : public Endpoint {
 
   const Caps& caps() const override { return caps_; }
   Result<std::unique_ptr<Landing>> make_landing(std::size_t bytes) override;
+  Result<std::unique_ptr<Landing>> register_landing(const LandingMemory& memory) override {
+    if (const auto fault = refuse_if_over()) return *fault;
+    if (!memory.of_host) return Fault::not_registrable;
+    return places_->add(Place::of(memory.bytes));
+  }
   Result<std::size_t> post_reads(std::span<const ReadRequest> batch) override;
   Result<std::size_t> poll(std::span<Completion> into) override;
   int arm() override;

@@ -10,13 +10,14 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 #include <vector>
 
 #include "transport/base/fork_guard.h"
 #include "transport/base/log.h"
 #include "transport/base/unique_fd.h"
+#include "transport/rdma/first_read.h"
 #include "transport/rdma/landing_places.h"
+#include "transport/rdma/stripes.h"
 #include "transport/rdma/verbs/ends.h"
 
 namespace ciuic::rdma::verbs {
@@ -33,8 +34,8 @@ constexpr std::uint8_t retries = 6;
 constexpr Milliseconds look_interval{1};
 /// A failed queue pair flushes at once; some software devices forget to.
 constexpr Milliseconds flush_patience{1000};
-/// Between the READs that try a new iWARP connection.
-constexpr Milliseconds nudge_interval{20};
+/// A second connection is a matter of speed alone: it is not waited for longer.
+constexpr Milliseconds second_timeout{1000};
 
 using Places = LandingPlaces<Owned<ibv_mr>>;
 using Place = Places::Place;
@@ -44,10 +45,14 @@ class VerbsEndpoint final : public Endpoint {
   VerbsEndpoint(const Library& library, const Clock& clock) : library_(library), clock_(clock) {}
   ~VerbsEndpoint() override;
 
-  Result<void> dial(Address address, std::optional<Address> source, const Token& token, Clock::TimePoint deadline);
+  /// `other`: a connection that there is already. One by the same device as it is not made: no_device.
+  Result<void> dial(Address address, std::optional<Address> source, const Token& token, Clock::TimePoint deadline,
+                    const VerbsEndpoint* other = nullptr);
+  [[nodiscard]] std::uint32_t rail() const { return rail_; }
 
   const Caps& caps() const override { return verbs_caps(); }
   Result<std::unique_ptr<Landing>> make_landing(std::size_t bytes) override;
+  Result<std::unique_ptr<Landing>> register_landing(const LandingMemory& memory) override;
   Result<std::size_t> post_reads(std::span<const ReadRequest> batch) override;
   Result<std::size_t> poll(std::span<Completion> into) override;
   int arm() override;
@@ -60,25 +65,26 @@ class VerbsEndpoint final : public Endpoint {
   };
   [[nodiscard]] Result<Event> await(rdma_cm_event_type wanted, Clock::TimePoint deadline);
   [[nodiscard]] Result<void> make_queue_pair();
-  [[nodiscard]] Result<void> prove(Clock::TimePoint deadline);
   [[nodiscard]] Fault break_with(Fault fault);
   [[nodiscard]] std::optional<Fault> refuse_if_over() const;
   void look_at_events();
   void finish(std::optional<Fault> fault, Completion& into);
   [[nodiscard]] std::size_t outstanding() const { return posted_ - finished_; }
+  [[nodiscard]] unsigned landing_access() const;
   [[nodiscard]] bool iwarp() const { return id_->verbs->device->transport_type == IBV_TRANSPORT_IWARP; }
 
   const Library& library_;
   const Clock& clock_;
   ForkGuard fork_{};
-  // The queue pair (the id's) ends before what it uses.
+  // The id keeps the device's context and ends last of what is on it; its queue pair, before what that uses, by
+  // `close`.
   Owned<rdma_event_channel> channel_;
+  Owned<rdma_cm_id> id_;
   Owned<ibv_pd> domain_;
   std::shared_ptr<Places> places_ = std::make_shared<Places>();
   Owned<ibv_comp_channel> signals_;
   Owned<ibv_cq> completions_;
   UniqueFd news_;  // readable when signals_ or channel_ is
-  Owned<rdma_cm_id> id_;
   std::uint32_t rail_ = 0;
   std::optional<Fault> broken_{};
   Clock::TimePoint broken_at_{};
@@ -103,7 +109,8 @@ VerbsEndpoint::~VerbsEndpoint() {
     return;
   }
   close();
-  id_.reset();
+  if (!broken_ || *broken_ != Fault::device_lost) return;
+  library_.notice_removed_devices();
 }
 
 Result<Event> VerbsEndpoint::await(rdma_cm_event_type wanted, Clock::TimePoint deadline) {
@@ -170,7 +177,7 @@ Result<void> VerbsEndpoint::make_queue_pair() {
 }
 
 Result<void> VerbsEndpoint::dial(Address address, std::optional<Address> source, const Token& token,
-                                 Clock::TimePoint deadline) {
+                                 Clock::TimePoint deadline, const VerbsEndpoint* other) {
   auto channel = make_channel(library_);
   if (!channel) return channel.error();
   channel_ = std::move(*channel);
@@ -183,6 +190,7 @@ Result<void> VerbsEndpoint::dial(Address address, std::optional<Address> source,
   if (library_.rdma_resolve_addr(id_.get(), source ? source->get() : nullptr, address.get(), left()) != 0)
     return fault_of(errno);
   if (const auto got = await(RDMA_CM_EVENT_ADDR_RESOLVED, deadline); !got) return got.error();
+  if (other != nullptr && other->id_->verbs == id_->verbs) return Fault::no_device;
   std::uint8_t timeout = ack_timeout;
   (void)library_.rdma_set_option(id_.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout);
   if (library_.rdma_resolve_route(id_.get(), left()) != 0) return fault_of(errno);
@@ -214,32 +222,12 @@ Result<void> VerbsEndpoint::dial(Address address, std::optional<Address> source,
   if (!iwarp()) (void)library_.ibv_modify_qp(id_->qp, &rights, IBV_QP_ACCESS_FLAGS);
   log::debug("rdma", "verbs: connected address={} device={} rail={} depth={}", address.text(),
              library_.ibv_get_device_name(id_->verbs->device), rail_, answer->initiator_depth);
-  return iwarp() ? prove(deadline) : Result<void>();
-}
-
-/// READs of nothing until one is answered. A broker's soft-iWARP hands its socket to the queue pair only after it has
-/// answered the connection request: what comes in between lies there until more comes.
-Result<void> VerbsEndpoint::prove(Clock::TimePoint deadline) {
-  const ReadRequest nothing{};
-  std::array<Completion, 1> done{};
-  auto next = clock_.now();
-  for (bool proven = false; !proven || outstanding() > 0;) {
-    const auto now = clock_.now();
-    if (now >= deadline) return Fault::address_unreachable;
-    if (!proven && now >= next && outstanding() < reads_.size()) {
-      if (const auto posted = post_reads({&nothing, 1}); !posted) return posted.error();
-      next = now + nudge_interval;
-    }
-    const auto got = poll(done);
-    if (!got) return got.error();
-    if (*got == 0) {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-      continue;
-    }
-    if (done[0].fault) return *done[0].fault;
-    proven = true;
-  }
-  return {};
+  if (!iwarp()) return {};
+  return first_read(*this, clock_, deadline, [this]() -> Result<void> {
+    const ReadRequest nothing{};
+    if (const auto posted = post_reads({&nothing, 1}); !posted) return posted.error();
+    return {};
+  });
 }
 
 std::optional<Fault> VerbsEndpoint::refuse_if_over() const {
@@ -261,14 +249,28 @@ Result<std::unique_ptr<Landing>> VerbsEndpoint::make_landing(std::size_t bytes) 
   if (const auto fault = refuse_if_over()) return *fault;
   auto place = Place::make(bytes);
   if (!place) return Fault::resources_exhausted;
-  // Relaxed ordering costs nothing here: bytes are looked at only behind their completion, and checked.
-  unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING;
-  // iWARP's READ response is a tagged message, for which the sink must be open (RFC 5040, section 5.2).
-  if (iwarp()) access |= IBV_ACCESS_REMOTE_WRITE;
-  auto mr = register_memory(library_, *domain_, place->at, place->mapped_bytes, access);
+  auto mr = register_memory(library_, *domain_, place->at, place->mapped_bytes, landing_access());
   if (!mr) return mr.error();
   place->registration = std::move(*mr);
   return places_->add(std::move(place));
+}
+
+Result<std::unique_ptr<Landing>> VerbsEndpoint::register_landing(const LandingMemory& memory) {
+  if (const auto fault = refuse_if_over()) return *fault;
+  auto place = Place::of(memory.bytes);
+  auto mr = memory.of_host
+                ? register_memory(library_, *domain_, memory.bytes.data(), memory.bytes.size(), landing_access())
+                : register_device_memory(library_, *domain_, memory, landing_access());
+  if (!mr) return mr.error();
+  place->registration = std::move(*mr);
+  return places_->add(std::move(place));
+}
+
+unsigned VerbsEndpoint::landing_access() const {
+  // Relaxed ordering costs nothing here: bytes are looked at only behind their completion, and checked.
+  constexpr unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_RELAXED_ORDERING;
+  // iWARP's READ response is a tagged message, for which the sink must be open (RFC 5040, section 5.2).
+  return iwarp() ? access | IBV_ACCESS_REMOTE_WRITE : access;
 }
 
 Result<std::size_t> VerbsEndpoint::post_reads(std::span<const ReadRequest> batch) {
@@ -439,29 +441,77 @@ void VerbsEndpoint::close() {
 
 }  // namespace
 
+namespace {
+
+/// Of several addresses of ours the one most like the other side's: subnets begin alike.
+std::optional<Address> source_for(const Address& address, const std::vector<Address>& sources) {
+  std::optional<Address> best;
+  std::size_t best_alike = 0;
+  for (const auto& source : sources) {
+    const auto ours = source.network_bytes(), theirs = address.network_bytes();
+    std::size_t alike = 0;
+    while (alike < 8 * std::min(ours.size(), theirs.size()) &&
+           ((ours[alike / 8] ^ theirs[alike / 8]) & (std::byte{0x80} >> (alike % 8))) == std::byte{0})
+      ++alike;
+    if (best && alike <= best_alike) continue;
+    best = source;
+    best_alike = alike;
+  }
+  return best;
+}
+
+Lane lane_of(std::unique_ptr<VerbsEndpoint> endpoint) {
+  const auto rail = endpoint->rail();
+  return {std::move(endpoint),
+          [rail](const RemoteSpan& span) { return span.key == 0 || rkey_of(span.key, rail) != 0; }};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Endpoint>> connect(const Library& library, const std::string& address, const Token& token,
                                           const ConnectOptions& options, const Clock& clock) {
   const auto addresses = parse_addresses(address);
   if (!addresses) return Fault::address_unreachable;
-  std::optional<Address> source;
+  std::vector<Address> sources;
   if (!options.source.empty()) {
-    source = Address::parse(options.source);
-    if (!source) return Fault::address_unreachable;
+    auto named = parse_addresses(options.source);
+    if (!named) return Fault::address_unreachable;
+    sources = std::move(*named);
   }
   const auto deadline = clock.now() + options.timeout;
   auto why = Fault::address_unreachable;
-  auto untried = addresses->size();
-  for (const auto& one : *addresses) {
+  std::unique_ptr<VerbsEndpoint> first;
+  std::size_t at = 0;
+  for (; at < addresses->size(); ++at) {
+    const auto& one = (*addresses)[at];
     auto endpoint = std::make_unique<VerbsEndpoint>(library, clock);
     // An address that swallows requests leaves the others their share of the time.
     const auto now = clock.now();
-    const auto done = endpoint->dial(one, source, token, now + (deadline - now) / static_cast<int>(untried--));
-    if (done) return std::unique_ptr<Endpoint>(std::move(endpoint));
+    const auto share = (deadline - now) / static_cast<int>(addresses->size() - at);
+    const auto done = endpoint->dial(one, source_for(one, sources), token, now + share);
+    if (done) {
+      first = std::move(endpoint);
+      break;
+    }
     why = done.error();
     // The token is spent, or the broker has spoken: another of its devices would say the same.
     if (why == Fault::refused || why == Fault::incompatible || clock.now() >= deadline) break;
   }
-  return why;
+  if (!first) return why;
+  // Who named one address of his own chose one device.
+  if (!options.second || sources.size() == 1) return std::unique_ptr<Endpoint>(std::move(first));
+  for (std::size_t next = 0; next < addresses->size(); ++next) {
+    if (next == at) continue;
+    const auto& one = (*addresses)[next];
+    auto second = std::make_unique<VerbsEndpoint>(library, clock);
+    const auto done = second->dial(one, source_for(one, sources), *options.second,
+                                   std::min(deadline, clock.now() + second_timeout), first.get());
+    if (done && second->rail() != first->rail()) return stripe({lane_of(std::move(first)), lane_of(std::move(second))});
+    log::debug("rdma", "verbs: no second connection address={}: {}", one.text(),
+               done ? "the same device of the broker's" : text(done.error()));
+    if (done || done.error() == Fault::refused) break;
+  }
+  return std::unique_ptr<Endpoint>(std::move(first));
 }
 
 }  // namespace ciuic::rdma::verbs

@@ -11,9 +11,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "transport/base/log.h"
@@ -27,13 +30,14 @@ namespace {
 
 constexpr Milliseconds establish_timeout{3000};
 constexpr int backlog = 128;
+/// A device that is missing is looked for so often.
+constexpr Milliseconds look_interval{1000};
 /// What a device can serve at a time for one connection, and no more than that is promised.
 constexpr std::uint8_t depth_max = 16;
 
 /// A device's completions and what it may be asked for.
 struct Device {
   std::shared_ptr<Rail> rail;
-  std::uint32_t number = 0;
   Owned<ibv_comp_channel> channel;
   Owned<ibv_cq> completions;
   std::uint8_t depth = 1;
@@ -52,6 +56,13 @@ struct Peer {
   bool established = false;
 };
 
+/// A bind says that no device has the address by one of these.
+Fault fault_of_bind(int error) { return error == ENODEV ? Fault::no_device : fault_of(error); }
+/// What is not there now may come: not an address that is taken, nor a card more than can be used.
+bool may_come(Fault fault) {
+  return fault == Fault::no_device || fault == Fault::address_unreachable || fault == Fault::device_lost;
+}
+
 class VerbsListener final : public Listener {
  public:
   VerbsListener(const Library& library, const ListenOptions& options, std::shared_ptr<Rails> rails, const Clock& clock)
@@ -64,13 +75,16 @@ class VerbsListener final : public Listener {
     desk_.admit(token, std::move(domain), session, until);
   }
   void disconnect(SessionId session) override;
+  std::size_t devices() const override;
   std::size_t connections() const override { return connections_.load(std::memory_order_relaxed); }
 
  private:
   [[nodiscard]] std::vector<Address> wanted_addresses() const;
-  [[nodiscard]] Result<void> listen_at(Address address);
+  [[nodiscard]] Result<void> open_channel();
+  [[nodiscard]] Result<void> listen_at(const Address& wanted);
   [[nodiscard]] bool listens_on(const ibv_context* context) const;
-  [[nodiscard]] Result<Device*> device_of(ibv_context* context);
+  [[nodiscard]] Result<Device*> device_of(ibv_context* context, const Address& address);
+  void look_for_devices();
   [[nodiscard]] bool watch(int fd);
   void work();
   void handle(const Event& event);
@@ -82,6 +96,7 @@ class VerbsListener final : public Listener {
   void reject(rdma_cm_id& id, Status status);
   void take_completions(Device& device);
   void take_async_event(Device& device);
+  void stop_watching(const Device& device);
   void lose(const ibv_context* context, const char* why);
   void drop(std::uint64_t serial, const char* why);
   void drop_if(const std::function<bool(const Peer&)>& which, const char* why);
@@ -96,8 +111,10 @@ class VerbsListener final : public Listener {
   // Ids end before the channel their events come by, queue pairs before the completion queues they report to.
   Owned<rdma_event_channel> channel_;
   std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::unique_ptr<Device>> lost_;  // until nobody is in the middle of them
   struct Place {
     Owned<rdma_cm_id> id;
+    Address wanted;
     std::string text;
   };
   std::vector<Place> listening_;                   // behind mutex_ once the thread runs
@@ -109,6 +126,10 @@ class VerbsListener final : public Listener {
   std::atomic<bool> stopping_{false};
   mutable std::mutex mutex_;
   std::vector<SessionId> to_cut_;
+  // The thread's: addresses asked for whose device is not there, and how many devices are if none was asked for.
+  std::vector<Address> missing_;
+  std::size_t places_wanted_ = 0;
+  Clock::TimePoint look_at_{};
   std::thread thread_;
 };
 
@@ -125,51 +146,85 @@ std::vector<Address> VerbsListener::wanted_addresses() const {
   return parse_addresses(options_.address).value_or(std::vector<Address>());
 }
 
-Result<Device*> VerbsListener::device_of(ibv_context* context) {
+Result<Device*> VerbsListener::device_of(ibv_context* context, const Address& address) {
   for (const auto& device : devices_)
     if (device->rail->context == context) return device.get();
-  const auto number = rails_->add(context);
-  if (!number) return Fault::resources_exhausted;
+  auto kept = keep_device(library_, address);
+  if (!kept) return kept.error();
+  if ((*kept)->verbs != context) return Fault::device_lost;
   auto device = std::make_unique<Device>();
-  device->rail = rails_->all()[*number];
-  device->number = *number;
   ibv_device_attr can{};
   if (const int error = library_.ibv_query_device(context, &can); error != 0) return fault_of(error);
   device->depth = static_cast<std::uint8_t>(std::clamp(can.max_qp_rd_atom, 1, int{depth_max}));
   // One completion a peer: its flushed receive.
   device->peers_max = std::min<std::size_t>(options_.connections_max, static_cast<std::size_t>(can.max_cqe) / 2);
-  device->channel = Owned<ibv_comp_channel>(library_.ibv_create_comp_channel(context), Closer{&library_});
-  if (!device->channel) return fault_of(errno);
-  device->completions = Owned<ibv_cq>(
-      library_.ibv_create_cq(context, static_cast<int>(device->peers_max) * 2, nullptr, device->channel.get(), 0),
-      Closer{&library_});
-  if (!device->completions) return fault_of(errno);
-  const int flags = ::fcntl(context->async_fd, F_GETFL);
-  if (ibv_req_notify_cq(device->completions.get(), 0) != 0 || !watch(device->channel->fd) || flags < 0 ||
-      ::fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK) != 0 || !watch(context->async_fd))
-    return Fault::resources_exhausted;
+  device->rail = rails_->add(std::move(*kept));
+  if (!device->rail) return Fault::resources_exhausted;
+  const auto made = [&]() -> Result<void> {
+    device->channel = Owned<ibv_comp_channel>(library_.ibv_create_comp_channel(context), Closer{&library_});
+    if (!device->channel) return fault_of(errno);
+    device->completions = Owned<ibv_cq>(
+        library_.ibv_create_cq(context, static_cast<int>(device->peers_max) * 2, nullptr, device->channel.get(), 0),
+        Closer{&library_});
+    if (!device->completions) return fault_of(errno);
+    const int flags = ::fcntl(context->async_fd, F_GETFL);
+    if (ibv_req_notify_cq(device->completions.get(), 0) != 0 || flags < 0 ||
+        ::fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK) != 0 || !watch(device->channel->fd) ||
+        !watch(context->async_fd))
+      return Fault::resources_exhausted;
+    return {};
+  }();
+  if (!made) {
+    // A rail that nobody can come by would have every chunk pinned on it.
+    stop_watching(*device);
+    rails_->lose(context);
+    return made.error();
+  }
   devices_.push_back(std::move(device));
   return devices_.back().get();
 }
 
-Result<void> VerbsListener::listen_at(Address address) {
+Result<void> VerbsListener::open_channel() {
+  if (channel_) return {};
+  auto channel = make_channel(library_);
+  if (!channel) return channel.error();
+  if (!watch((*channel)->fd)) return Fault::resources_exhausted;
+  channel_ = std::move(*channel);
+  return {};
+}
+
+Result<void> VerbsListener::listen_at(const Address& wanted) {
+  if (const auto opened = open_channel(); !opened) return opened.error();
   auto id = make_id(library_, *channel_);
   if (!id) return id.error();
   int on = 1;
   (void)library_.rdma_set_option(id->get(), RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on);
-  if (library_.rdma_bind_addr(id->get(), address.get()) != 0) return fault_of(errno);
+  auto address = wanted;
+  if (library_.rdma_bind_addr(id->get(), address.get()) != 0) return fault_of_bind(errno);
   if ((*id)->verbs == nullptr) return Fault::no_device;
   // One address a device, unless more were asked for: an alias must not take the other device's place.
   if (options_.address.empty() && listens_on((*id)->verbs)) return {};
   // A device counts as a rail, on which every chunk is pinned, only once it is sure that readers can come by it.
   if (library_.rdma_listen(id->get(), backlog) != 0) return fault_of(errno);
-  const auto device = device_of((*id)->verbs);
+  const auto device = device_of((*id)->verbs, address);
   if (!device) return device.error();
   address.set_port(be16toh(library_.rdma_get_src_port(id->get())));
   log::info("rdma", "verbs: listening address={} device={} rail={}", address.text(),
-            library_.ibv_get_device_name((*id)->verbs->device), (*device)->number);
-  listening_.push_back({std::move(*id), address.text()});
+            library_.ibv_get_device_name((*id)->verbs->device), (*device)->rail->number);
+  const std::scoped_lock lock(mutex_);
+  listening_.push_back({std::move(*id), wanted, address.text()});
   return {};
+}
+
+/// Quietly: what was lost has been said, and what is found will be.
+void VerbsListener::look_for_devices() {
+  library_.meet_new_devices();
+  auto wanted = options_.address.empty() ? host_addresses() : std::exchange(missing_, {});
+  for (const auto& address : wanted) {
+    const auto done = listen_at(address);
+    if (!done && !options_.address.empty()) missing_.push_back(address);
+  }
+  look_at_ = clock_.now() + look_interval;
 }
 
 bool VerbsListener::listens_on(const ibv_context* context) const {
@@ -185,16 +240,22 @@ std::string VerbsListener::address() const {
   return all;
 }
 
+std::size_t VerbsListener::devices() const {
+  const std::scoped_lock lock(mutex_);
+  std::set<const ibv_context*> all;
+  for (const auto& place : listening_)
+    if (rails_->usable(place.id->verbs)) all.insert(place.id->verbs);
+  return all.size();
+}
+
 Result<void> VerbsListener::start() {
   epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
   wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll_ || !wake_) return Fault::resources_exhausted;
-  auto channel = make_channel(library_);
-  if (!channel) return channel.error();
-  channel_ = std::move(*channel);
-  if (!watch(wake_.get()) || !watch(channel_->fd)) return Fault::resources_exhausted;
+  if (!watch(wake_.get())) return Fault::resources_exhausted;
   const auto addresses = wanted_addresses();
-  if (addresses.empty() && !options_.address.empty()) {
+  const bool named = !options_.address.empty();
+  if (named && addresses.empty()) {
     log::error("rdma", "verbs: onesided.listen={}: no list of addresses; give ip:port, with commas between",
                options_.address);
     return Fault::refused;
@@ -202,12 +263,20 @@ Result<void> VerbsListener::start() {
   auto why = Fault::no_device;
   for (const auto& address : addresses) {
     const auto done = listen_at(address);
-    if (done) continue;
-    if (options_.address.empty()) continue;
-    log::error("rdma", "verbs: cannot listen at {}: {}; {}", address.text(), text(done.error()), remedy(done.error()));
+    if (done || !named) continue;
     why = done.error();
+    if (may_come(why)) {
+      missing_.push_back(address);
+      log::warn("rdma",
+                "verbs: cannot listen at {} yet: {}; it is listened at once there is a device with that address",
+                address.text(), text(why));
+    } else {
+      log::error("rdma", "verbs: cannot listen at {}: {}; {}", address.text(), text(why), remedy(why));
+    }
   }
-  if (listening_.empty()) return why;
+  if (listening_.empty() && missing_.empty()) return why;
+  places_wanted_ = listening_.size();
+  look_at_ = clock_.now() + look_interval;
   thread_ = std::thread([this] { work(); });
   return {};
 }
@@ -233,7 +302,9 @@ void VerbsListener::disconnect(SessionId session) {
 void VerbsListener::work() {
   std::array<epoll_event, 16> events{};
   while (!stopping_.load()) {
-    const int timeout = unestablished_ > 0 ? 500 : -1;
+    const bool misses_some = !missing_.empty() || listening_.size() < places_wanted_;
+    if (misses_some && clock_.now() >= look_at_) look_for_devices();
+    const int timeout = unestablished_ > 0 ? 500 : misses_some ? static_cast<int>(look_interval.count()) : -1;
     const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
     if (count < 0 && errno != EINTR) {
       log::error("rdma", "verbs: epoll_wait: {}", std::strerror(errno));
@@ -244,7 +315,7 @@ void VerbsListener::work() {
       if (fd == wake_.get()) {
         std::uint64_t value;
         (void)!::read(fd, &value, sizeof value);
-      } else if (fd == channel_->fd) {
+      } else if (channel_ && fd == channel_->fd) {
         // Few at a time: completions and cuts do not wait for a flood of strangers.
         for (int n = 0; n < 16; ++n) {
           const auto event = next_event(library_, *channel_);
@@ -252,12 +323,17 @@ void VerbsListener::work() {
           handle(*event);
         }
       } else {
-        for (const auto& device : devices_) {
-          if (device->channel->fd == fd) take_completions(*device);
-          if (device->rail->context->async_fd == fd) take_async_event(*device);
-        }
+        const auto device = std::find_if(devices_.begin(), devices_.end(), [fd](const auto& one) {
+          return one->channel->fd == fd || one->rail->context->async_fd == fd;
+        });
+        if (device == devices_.end()) continue;  // lost just now
+        if ((*device)->channel->fd == fd)
+          take_completions(**device);
+        else
+          take_async_event(**device);
       }
     }
+    lost_.clear();
     std::vector<SessionId> cut;
     {
       const std::scoped_lock lock(mutex_);
@@ -283,14 +359,9 @@ std::optional<std::uint64_t> VerbsListener::serial_of(const rdma_cm_id* id) cons
 void VerbsListener::handle(const Event& event) {
   if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST) return greet(event);
   if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+    if (event.id->verbs == nullptr) return;
     lose(event.id->verbs, "device removed");
-    Place ended;  // destroyed outside the lock: rdma_cm waits for its events there
-    const std::scoped_lock lock(mutex_);
-    const auto found = std::find_if(listening_.begin(), listening_.end(),
-                                    [&event](const Place& place) { return place.id.get() == event.id; });
-    if (found == listening_.end()) return;
-    ended = std::move(*found);
-    listening_.erase(found);
+    library_.notice_removed_devices();
     return;
   }
   const auto serial = serial_of(event.id);
@@ -358,7 +429,7 @@ bool VerbsListener::accept(Peer& peer, std::uint64_t serial, const Event& event)
                  std::strerror(std::abs(error)));
     return false;
   };
-  const auto domain = peer.domain->protection_domain(peer.device->number);
+  const auto domain = peer.domain->protection_domain(peer.device->rail);
   if (!domain) return refused("no protection domain", ENODEV);
   ibv_qp_init_attr wanted{};
   wanted.send_cq = wanted.recv_cq = peer.device->completions.get();
@@ -378,7 +449,7 @@ bool VerbsListener::accept(Peer& peer, std::uint64_t serial, const Event& event)
     if (const int error = cut_rights(*peer.id); error != 0)  // iWARP devices need not know these rights
       log::debug("rdma", "verbs: a queue pair's rights stay as rdma_cm set them: {}", std::strerror(std::abs(error)));
   }
-  const Welcome welcome{htobe64(magic), htobe32(version), 0, htobe32(peer.device->number), 0};
+  const Welcome welcome{htobe64(magic), htobe32(version), 0, htobe32(peer.device->rail->number), 0};
   rdma_conn_param answer{};
   answer.private_data = &welcome;
   answer.private_data_len = sizeof welcome;
@@ -460,16 +531,36 @@ void VerbsListener::take_async_event(Device& device) {
   }
 }
 
-/// Nothing of the device is used any more, until the broker is started again.
+void VerbsListener::stop_watching(const Device& device) {
+  if (device.channel) (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, device.channel->fd, nullptr);
+  (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, device.rail->context->async_fd, nullptr);
+}
+
+/// Nothing of the device is used any more. Its addresses are looked for from now on, on whatever device they come back.
 void VerbsListener::lose(const ibv_context* context, const char* why) {
   const auto found = std::find_if(devices_.begin(), devices_.end(),
                                   [context](const auto& device) { return device->rail->context == context; });
   if (found == devices_.end()) return;
-  if (!(*found)->rail->lost.exchange(true))
-    log::error("rdma", "verbs: a device is lost, its readers are cut device={} why=\"{}\"",
-               library_.ibv_get_device_name(context->device), why);
-  (void)::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, (*found)->channel->fd, nullptr);
+  log::error(
+      "rdma",
+      "verbs: a device is lost, its readers are cut; it is listened on again once it is back device={} why=\"{}\"",
+      library_.ibv_get_device_name(context->device), why);
+  rails_->lose(context);
   drop_if([context](const Peer& peer) { return peer.device->rail->context == context; }, why);
+  stop_watching(**found);
+  lost_.push_back(std::move(*found));
+  devices_.erase(found);
+  std::vector<Place> ended;  // destroyed outside the lock: rdma_cm waits for its events there
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto kept = std::stable_partition(listening_.begin(), listening_.end(),
+                                            [context](const Place& place) { return place.id->verbs != context; });
+    std::move(kept, listening_.end(), std::back_inserter(ended));
+    listening_.erase(kept, listening_.end());
+  }
+  if (!options_.address.empty())
+    for (const auto& place : ended) missing_.push_back(place.wanted);
+  look_at_ = clock_.now() + look_interval;
 }
 
 void VerbsListener::drop(std::uint64_t serial, const char* why) {

@@ -8,9 +8,12 @@
 #include <cerrno>
 #include <cstring>
 
+#include "transport/base/log.h"
+
 namespace ciuic::rdma::verbs {
 
 Result<Owned<rdma_event_channel>> make_channel(const Library& library) {
+  library.meet_new_devices();
   // Fails with ENODEV or ENOENT where the kernel has no rdma_ucm, or a container no /dev/infiniband.
   Owned<rdma_event_channel> channel(library.rdma_create_event_channel(), Closer{&library});
   if (!channel) return errno == EMFILE || errno == ENOMEM ? Fault::resources_exhausted : Fault::no_device;
@@ -45,6 +48,16 @@ Result<Owned<rdma_cm_id>> make_id(const Library& library, rdma_event_channel& ch
   return Owned<rdma_cm_id>(id, Closer{&library});
 }
 
+Result<Owned<rdma_cm_id>> keep_device(const Library& library, Address address) {
+  rdma_cm_id* raw = nullptr;
+  if (library.rdma_create_id(nullptr, &raw, nullptr, RDMA_PS_TCP) != 0) return fault_of(errno);
+  Owned<rdma_cm_id> id(raw, Closer{&library});
+  address.set_port(0);
+  if (library.rdma_bind_addr(id.get(), address.get()) != 0) return fault_of(errno);
+  if (id->verbs == nullptr) return Fault::no_device;
+  return id;
+}
+
 Fault fault_of(int error) {
   switch (error) {
     case ENODEV:
@@ -65,13 +78,10 @@ Fault fault_of(int error) {
   }
 }
 
-Result<Owned<ibv_mr>> register_memory(const Library& library, ibv_pd& pd, const std::byte* at, std::size_t bytes,
-                                      unsigned access) {
-  auto* const start = const_cast<std::byte*>(at);
-  Owned<ibv_mr> mr(library.ibv_reg_mr_iova2(&pd, start, bytes, reinterpret_cast<std::uintptr_t>(start), access),
-                   Closer{&library});
-  if (mr) return mr;
-  const int error = errno;
+namespace {
+
+/// What a refused registration's errno means.
+Fault refused_by(int error) {
   switch (error) {
     case EFAULT:
     case EINVAL:
@@ -86,6 +96,30 @@ Result<Owned<ibv_mr>> register_memory(const Library& library, ibv_pd& pd, const 
   rlimit limit{};
   const bool limited = ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   return limited ? Fault::memlock_limit : Fault::resources_exhausted;
+}
+
+}  // namespace
+
+Result<Owned<ibv_mr>> register_memory(const Library& library, ibv_pd& pd, const std::byte* at, std::size_t bytes,
+                                      unsigned access) {
+  auto* const start = const_cast<std::byte*>(at);
+  Owned<ibv_mr> mr(library.ibv_reg_mr_iova2(&pd, start, bytes, reinterpret_cast<std::uintptr_t>(start), access),
+                   Closer{&library});
+  if (mr) return mr;
+  return refused_by(errno);
+}
+
+Result<Owned<ibv_mr>> register_device_memory(const Library& library, ibv_pd& pd, const LandingMemory& memory,
+                                             unsigned access) {
+  if (memory.dma_buf >= 0 && library.ibv_reg_dmabuf_mr != nullptr) {
+    const auto address = reinterpret_cast<std::uintptr_t>(memory.bytes.data());
+    Owned<ibv_mr> mr(library.ibv_reg_dmabuf_mr(&pd, memory.dma_buf_offset, memory.bytes.size(), address, memory.dma_buf,
+                                               static_cast<int>(access)),
+                     Closer{&library});
+    if (mr) return mr;
+    log::debug("rdma", "verbs: the card or its driver takes no dma-buf errno={}", errno);
+  }
+  return register_memory(library, pd, memory.bytes.data(), memory.bytes.size(), access);
 }
 
 }  // namespace ciuic::rdma::verbs

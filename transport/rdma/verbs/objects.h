@@ -6,6 +6,7 @@
 
 #include "transport/base/bytes.h"
 #include "transport/rdma/address.h"
+#include "transport/rdma/provider.h"
 #include "transport/rdma/verbs/library.h"
 
 /// rdma_cm's and verbs' objects as owned values, events as plain ones.
@@ -42,6 +43,9 @@ struct Event {
 /// The next event, copied and acknowledged; nothing if there is none now.
 [[nodiscard]] std::optional<Event> next_event(const Library& library, rdma_event_channel& channel);
 [[nodiscard]] Result<Owned<rdma_cm_id>> make_id(const Library& library, rdma_event_channel& channel);
+/// An id with a channel of its own, bound to the address: its device's context lives as long. Errors: no_device, and
+/// what `fault_of` says.
+[[nodiscard]] Result<Owned<rdma_cm_id>> keep_device(const Library& library, Address address);
 
 /// What a failed call's errno means.
 [[nodiscard]] Fault fault_of(int error);
@@ -49,5 +53,8 @@ struct Event {
 /// resources_exhausted.
 [[nodiscard]] Result<Owned<ibv_mr>> register_memory(const Library& library, ibv_pd& pd, const std::byte* at,
                                                     std::size_t bytes, unsigned access);
+/// The same for memory of a device: by its dma-buf, else as the device's own kernel module offers it (nvidia_peermem).
+[[nodiscard]] Result<Owned<ibv_mr>> register_device_memory(const Library& library, ibv_pd& pd,
+                                                           const LandingMemory& memory, unsigned access);
 
 }  // namespace ciuic::rdma::verbs

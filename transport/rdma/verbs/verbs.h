@@ -17,9 +17,12 @@ namespace ciuic::rdma {
 /// the registration is gone, its result checked. A hostile peer can waste its own connection only: each is bounded,
 /// authenticated by its one-time token in the connection request, and cut at the first thing it sends.
 ///
+/// A listener whose device is removed listens again once a device has its address; addresses that were asked for are
+/// waited for in the same way. Regions and connections are of the devices that were there: see `Domain::current`.
+///
 /// librdmacm and libibverbs are loaded at run time: programs work on hosts without them. Errors: no_device (no library,
-/// no device).
-[[nodiscard]] Result<std::shared_ptr<Provider>> make_verbs_provider(const Clock& clock);
+/// or no device and not `device_may_come`).
+[[nodiscard]] Result<std::shared_ptr<Provider>> make_verbs_provider(const Clock& clock, bool device_may_come = false);
 
 struct VerbsAddress {
   std::string address;  ///< without a port

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <fstream>
 #include <stdexcept>
 
 #include "client/core/connection.h"
@@ -145,6 +147,19 @@ void TestBroker::append_numbers(const std::string& topic, std::int32_t partition
     }
     append(topic, partition, records, codec);
   }
+}
+
+void TestBroker::write_log(const std::string& topic, std::int32_t partition, Bytes batches) {
+  std::vector<std::filesystem::path> segments;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(directory_ / "log" / (topic + "-" + std::to_string(partition))))
+    if (entry.path().extension() == ".log") segments.push_back(entry.path());
+  std::sort(segments.begin(), segments.end());
+  std::ofstream out(segments.at(segments.size() - 1), std::ios::binary | std::ios::app);
+  out.write(reinterpret_cast<const char*>(batches.data()), static_cast<std::streamsize>(batches.size()));
+  if (!out.flush()) throw std::runtime_error("the log of " + topic + " cannot be written");
+  // The start looks at what is there.
+  std::filesystem::remove(directory_ / "log" / ".kafka_cleanshutdown");
 }
 
 }  // namespace ciuic::client::test

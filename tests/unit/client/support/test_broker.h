@@ -38,6 +38,9 @@ class TestBroker {
   /// `count` records "0", "1", … from `first` on, in batches of `per_batch`.
   void append_numbers(const std::string& topic, std::int32_t partition, std::int64_t first, std::int64_t count,
                       std::int64_t per_batch = 10, kafka::Codec codec = kafka::Codec::none);
+  /// Puts whole batches at the log's end, as another broker would have left them: transactions, say, which this one
+  /// only reads. REQUIRES: it is stopped.
+  void write_log(const std::string& topic, std::int32_t partition, Bytes batches);
   void stop();
   /// Starts again on the same directory and port.
   void start();

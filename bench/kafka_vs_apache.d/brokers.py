@@ -22,7 +22,8 @@ def machine():
 
 
 class Process:
-    """What is read of a running broker, ours or theirs."""
+    """A broker, ours or theirs: start(), which returns it; stop() or kill(), in any state; what is read while it runs.
+    interrupt() makes a start under way fail at once, and may be called from a signal handler."""
 
     pid = 0
     address = ""
@@ -45,47 +46,119 @@ class Ours(Process):
     name = "ciuickafka"
 
     def __init__(self, program, folder, partitions, settings=()):
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
-        port_file = folder / "port"
-        port_file.unlink(missing_ok=True)
-        command = [str(program), "--port-file", str(port_file)]
+        self.folder, self.process, self.port_file = folder, None, folder / "port"
+        self.starting = False
+        self.command = [str(program), "--port-file", str(self.port_file)]
         for setting in (f"log.dirs={folder}/logs", "listeners=PLAINTEXT://127.0.0.1:0", f"num.partitions={partitions}", *settings):
-            command += ["--override", setting]
-        with open(folder / "broker.log", "a") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
-        self.pid = self.process.pid
-        deadline = time.monotonic() + 30
-        while not port_file.exists():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"the broker did not start:\n{(folder / 'broker.log').read_text()[-2000:]}")
-            time.sleep(0.001)
-        self.address = f"127.0.0.1:{port_file.read_text().strip()}"
+            self.command += ["--override", setting]
+
+    def start(self):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.port_file.unlink(missing_ok=True)
+        with open(self.folder / "broker.log", "a") as log:
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        self.pid, self.starting = self.process.pid, True
+        deadline = time.monotonic() + 120  # a long log is recovered first
+        try:
+            while not self.port_file.exists():
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    sys.exit(f"the broker did not start:\n{(self.folder / 'broker.log').read_text()[-2000:]}")
+                time.sleep(0.001)
+        except BaseException:  # Ctrl-C too
+            self.kill()
+            raise
+        finally:
+            self.starting = False
+        self.address = f"127.0.0.1:{self.port_file.read_text().strip()}"
+        return self
+
+    def interrupt(self):
+        if self.starting:
+            os.kill(self.pid, signal.SIGKILL)
 
     def stop(self):
+        if not self.process:
+            return None
         self.process.send_signal(signal.SIGTERM)
         try:
             return self.process.wait(60)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            return self.process.wait()
+            return self.kill()
+
+    def kill(self):
+        if not self.process:
+            return None
+        self.process.kill()
+        return self.process.wait()
 
 
-class Apache(Process):
-    name = "apache"
+class Peer(Process):
+    """What a script of tools/peers starts in a folder and stops there, several processes perhaps."""
 
-    def __init__(self, folder, partitions, settings=()):
-        folder.mkdir(parents=True, exist_ok=True)
-        self.folder = folder
-        told = subprocess.run([PEERS / "apache-broker", "start", folder, f"num.partitions={partitions}", *settings],
-                              stdout=subprocess.PIPE, text=True)
-        if told.returncode != 0:
-            sys.exit("Apache Kafka did not start; what it said is above")
-        self.address = told.stdout.split()[-1]
-        self.pid = int((folder / "pid").read_text())
+    def __init__(self, script, title, folder, settings, environment):
+        self.script, self.title, self.folder, self.settings = PEERS / script, title, folder, settings
+        self.environment = {**os.environ, **(environment or {})}
+        self.starting = None  # the script
+
+    def start(self):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.starting = subprocess.Popen([self.script, "start", self.folder, *self.settings],
+                                         stdout=subprocess.PIPE, text=True, env=self.environment, start_new_session=True)
+        try:
+            told = self.starting.communicate()[0]
+            if self.starting.returncode != 0:
+                sys.exit(f"{self.title} did not start; what it said is above")
+        except BaseException:  # Ctrl-C too: the script would go on to start what kill() no longer finds
+            self.starting.kill()
+            self.starting.wait()
+            self.kill()
+            raise
+        finally:
+            self.starting = None
+        self._started(told.split())
+        return self
+
+    def interrupt(self):
+        if self.starting:
+            os.kill(self.starting.pid, signal.SIGKILL)
 
     def stop(self):
-        subprocess.run([PEERS / "apache-broker", "stop", self.folder], check=True)
+        self._run("stop")
+
+    def kill(self):
+        self._run("kill")
+
+    def _run(self, what):
+        # A session of its own: Ctrl-C on the terminal must not reach it.
+        subprocess.run([self.script, what, self.folder], check=True, start_new_session=True)
+
+
+class Apache(Peer):
+    name = "apache"
+
+    def __init__(self, folder, partitions, settings=(), environment=None):
+        super().__init__("apache-broker", "Apache Kafka", folder, [f"num.partitions={partitions}", *settings], environment)
+
+    def _started(self, told):
+        self.address = told[-1]
+        self.pid = int((self.folder / "pid").read_text())
+
+
+class HdfsFlume(Peer):
+    """HDFS and the agent that writes into it: three processes; `pids` are NameNode's, DataNode's, the agent's."""
+
+    name = "hdfs-flume"
+
+    def __init__(self, folder, settings=(), environment=None):
+        super().__init__("hdfs-flume", "HDFS with Flume", folder, settings, environment)
+
+    def _started(self, told):
+        self.address, self.agent, *pids = told
+        self.pids = [int(pid) for pid in pids]
+
+    @staticmethod
+    def installed():
+        return subprocess.run([PEERS / "hdfs-flume", "installed"]).returncode == 0
 
 
 def apache_version():

@@ -173,7 +173,7 @@ def start_to_first_produce(program, folder, rounds):
     batch = brokers.one_record_batch(b"x" * 100)
     for number in range(rounds):
         began = time.monotonic()
-        broker = brokers.Ours(program, folder / f"start-{number}", 1)
+        broker = brokers.Ours(program, folder / f"start-{number}", 1).start()
         ready = time.monotonic()
         wire = brokers.Wire(broker.address)
         errors = wire.create_topic("first"), wire.produce("first", batch)
@@ -188,7 +188,7 @@ def start_to_first_produce(program, folder, rounds):
 
 def idle_memory(program, folder):
     """Of a broker that was just started and served one record."""
-    broker = brokers.Ours(program, folder / "idle", 1)
+    broker = brokers.Ours(program, folder / "idle", 1).start()
     wire = brokers.Wire(broker.address)
     wire.create_topic("one")
     wire.produce("one", brokers.one_record_batch(b"x" * 100))
@@ -249,9 +249,9 @@ def main():
     running = {}
     try:
         try:
-            running["ours"] = brokers.Ours(arguments.broker, folder / "ours", arguments.partitions, settings)
+            running["ours"] = brokers.Ours(arguments.broker, folder / "ours", arguments.partitions, settings).start()
             if not arguments.ours_only:
-                running["theirs"] = brokers.Apache(folder / "apache", arguments.partitions, settings)
+                running["theirs"] = brokers.Apache(folder / "apache", arguments.partitions, settings).start()
             results = measure(running, cases, arguments.partitions, scale, rounds, warm_records)
         finally:
             for broker in running.values():

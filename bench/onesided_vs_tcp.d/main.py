@@ -28,7 +28,10 @@ def main():
     options.add_argument("--json", action="store_true", help="one object a row instead of the table")
     options = options.parse_args()
     size, rounds = (64 << 20, 1) if options.quick else (options.bytes, options.rounds)
-    program = ROOT / "build" / "release" / "bench" / "onesided_vs_tcp"
+    programs = ROOT / "build" / "release" / "bench"
+    # A second pass would begin behind a Fetch that waits at the end of the first.
+    reading = dict(setting.split("=", 1) for setting in ("fetch.max.wait.ms=1", "fetch.max.bytes=52428800", "max.partition.fetch.bytes=8388608", *options.client))
+    filling = {"batch.size": 262144, "linger.ms": 20, "max.request.size": 4194304}
     failed = False
     if not options.json:
         setting = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
@@ -37,34 +40,35 @@ def main():
     with tempfile.TemporaryDirectory(prefix="ciuic-bench-") as folder:
         for number in (int(word) - 1 for word in options.cases.split(",")):
             record, codec, partitions = CASES[number]
-            broker = brokers.Ours(ROOT / "build" / "release" / "bin" / "ciuic-broker", pathlib.Path(folder) / str(number), partitions, options.broker)
+            broker = brokers.Ours(ROOT / "build" / "release" / "bin" / "ciuic-broker", pathlib.Path(folder) / str(number), partitions, options.broker).start()
 
-            def run(*words):
-                done = subprocess.run([program, *options.client, broker.address, str(broker.pid), "bench", *map(str, words)], stdout=subprocess.PIPE, text=True)
+            def run(program, *workload, settings, **words):
+                words |= {"topic": "bench"} | {"set." + key: value for key, value in settings.items()} | {"set.bootstrap.servers": broker.address}
+                done = subprocess.run([programs / program, *workload, *(f"{key}={value}" for key, value in words.items())], stdout=subprocess.PIPE, text=True)
                 if done.returncode != 0:
-                    broker.stop()
-                    sys.exit(f"{words[0]} ended with status {done.returncode}")
+                    sys.exit(f"{program} ended with status {done.returncode}")
                 return [json.loads(line) for line in done.stdout.splitlines()]
 
             try:
-                run("fill", size, record, codec)
+                run("bench_client", "produce", settings={**filling, "compression.type": codec}, records=size // record, **{"record.bytes": record, "warm.records": 0})
                 found = {(a_pass, transport): [] for a_pass in PASSES for transport in ("tcp", "rdma")}
                 for _ in range(rounds):
                     for transport in ("tcp", "rdma"):
-                        for result in run("read", transport):
-                            found[result["pass"], transport].append(result)
-                (same,) = run("compare")
+                        read = run("bench_client", "consume", settings={**reading, "transport": transport}, partitions=partitions, passes=len(PASSES),
+                                   records=size // record, watch=broker.pid, **{"record.bytes": record})
+                        for a_pass, result in zip(PASSES, read):
+                            found[a_pass, transport].append(result)
+                (same,) = run("bench_same_streams", settings=reading)
             finally:
                 broker.stop()
             rows = {}
             for (a_pass, transport), results in found.items():
-                gb = results[0]["bytes"] / 1e9
+                gb = results[0]["delivered_bytes"] / 1e9
                 rows[a_pass, transport] = {"case": f"{record} B {codec} x{partitions} {a_pass}",
-                                   "path": results[0]["path"], "provider": results[0]["provider"],
-                                   "bytes": results[0]["bytes"], "records": results[0]["records"],
-                                   "mb_s": statistics.median(each["bytes"] / 1e6 / each["seconds"] for each in results),
-                                   "broker_cpu_s_gb": statistics.median(each["broker_cpu_seconds"] for each in results) / gb,
-                                   "reader_cpu_s_gb": statistics.median(each["reader_cpu_seconds"] for each in results) / gb}
+                                   "path": results[0]["path"], "bytes": results[0]["delivered_bytes"], "records": results[0]["records"],
+                                   "mb_s": statistics.median(each["delivered_bytes"] / 1e6 / each["seconds"] for each in results),
+                                   "broker_cpu_s_gb": statistics.median(each["broker"]["cpu_seconds"] for each in results) / gb,
+                                   "reader_cpu_s_gb": statistics.median(each["client"]["cpu_seconds"] for each in results) / gb}
             identical = same["different"] == same["alone"] == 0 and len({row["records"] for row in rows.values()}) == 1
             failed = failed or not identical
             for a_pass in PASSES:
@@ -74,7 +78,7 @@ def main():
                     print(json.dumps({"tcp": theirs, "onesided": ours, "throughput_ratio": ratio, "broker_cpu_ratio": cpu, "batches_compared": same}))
                     continue
                 for row, tail in ((theirs, "| |"), (ours, f"{ratio:.1f} | {cpu:.1%} |")):
-                    print(f"| {row['case']} | {row['path']} {row['provider']} | {row['mb_s']:.0f} | {row['broker_cpu_s_gb']:.5f} | {row['reader_cpu_s_gb']:.3f} | {tail}")
+                    print(f"| {row['case']} | {row['path']} | {row['mb_s']:.0f} | {row['broker_cpu_s_gb']:.5f} | {row['reader_cpu_s_gb']:.3f} | {tail}")
             if options.json:
                 continue
             print(f"| | {same['same']} batches compared: {'identical' if identical else 'NOT IDENTICAL'} | | | | | |", flush=True)

@@ -195,6 +195,8 @@ TEST_P(FrozenReader, ThatIsCutWhileItStandsGetsNothingMore) {
 
 using KilledReader = OtherProcess;
 TEST_P(KilledReader, IsForgottenWithItsReadsUnderWay) {
+  if (GetParam().falls_with_a_killed_reader)
+    GTEST_SKIP() << "this host's " << GetParam().name << " can end a process whose reader is killed amid a READ";
   const auto region = pair_.domain->expose(memory_->part(memory_, 0, piece_bytes * pieces)).value();
   auto reader = start_reader(region.remote(), 60'000);
   EXPECT_GT(pair_.listener->connections(), alone_);

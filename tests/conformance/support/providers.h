@@ -31,6 +31,8 @@ struct Subject {
   bool silent_refusals = false;
   /// For readers that are trusted: it declares that a hostile one could write.
   bool trusted_readers = false;
+  /// A reader that is killed amid a READ can end the broker's process.
+  bool falls_with_a_killed_reader = false;
   /// Connections that are two, as one.
   bool striped = false;
 };
@@ -68,7 +70,7 @@ inline std::vector<Subject> all_subjects() {
   // So does UCX's.
   if (make_ucx_provider(system_clock())) {
     Subject tcp{"ucx_tcp", [](const Clock& clock) { return make_ucx_provider(clock, "tcp").value(); }, "127.0.0.1:0"};
-    tcp.trusted_readers = true;
+    tcp.trusted_readers = tcp.falls_with_a_killed_reader = true;
     all.push_back(tcp);
   }
   const char* const here = std::getenv("RDMA_VM_ADDR0");

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include "transport/base/log.h"
 
@@ -23,6 +24,16 @@ Result<std::shared_ptr<const Context>> Context::open(const Library& library, Sid
     // Whoever has set them otherwise has it so.
     ::setenv("UCX_IB_REG_METHODS", "direct", 0);
     ::setenv("UCX_TCP_CM_REUSEADDR", "y", 0);
+    // Over TCP it answers READs by itself, and ends the process where the reader is gone before the answer.
+    ::setenv("UCX_TLS", "^tcp", 0);
+    const std::string_view named = transports.empty() ? std::getenv("UCX_TLS") : transports;
+    const bool has_tcp = named.starts_with('^') ? named.find("tcp") == named.npos
+                                                : named.find("tcp") != named.npos || named.find("all") != named.npos;
+    if (has_tcp)
+      log::warn("rdma",
+                "ucx: UCX_TLS={}: over tcp a reader that is killed amid a READ can end this process; leave tcp "
+                "out, or use provider ofi for it",
+                named);
   }
   ucp_config_t* config = nullptr;
   if (const auto status = library.config_read(nullptr, nullptr, &config); status != UCS_OK) {

@@ -332,6 +332,19 @@ class Data(Ciuic):
             (batch,) = [one for file in self.facts("log", self.broker_folder(), "--batches") for one in file.get("batch_list", [])]
             self.assertEqual((batch["codec"], batch["records"]), (codec, 3))
 
+    def test_a_setting_by_x_has_the_last_word_over_options_and_their_defaults(self):
+        self.topic = next(names)
+        self.says("topics", "create", self.topic, "-p", "1")
+        self.says("produce", self.topic, "-z", "gzip", "-X", "compression.type=lz4", given="one\n")
+        (batch,) = [one for file in self.facts("log", self.broker_folder(), "--batches") for one in file.get("batch_list", [])]
+        self.assertEqual(batch["codec"], "lz4")
+        self.refused("produce", self.topic, "-X", "acks=7", status=2, names="acks", given="one\n")
+        for way in ([], ["--transport", "rdma"]):
+            done = self.call("consume", self.topic, "-e", "--path", *way, "-X", "transport=tcp")
+            self.assertEqual(done.stdout, "one\n")
+            self.assertIn(f"{self.topic}-0: tcp", done.stderr)
+        self.refused("consume", self.topic, "-e", "-X", "isolation.level=dirty", status=2, names="isolation.level")
+
     def broker_folder(self, partition=0):
         """The partition's folder once the file has what the journal has (docs/durability.md)."""
         folder = self.logs / f"{self.topic}-{partition}"

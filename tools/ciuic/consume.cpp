@@ -189,15 +189,17 @@ void run(const Common& common, const Options& options) {
   const client::Milliseconds patience(common.timeout_ms);
   const auto brief =
       std::min(patience, client::Milliseconds(2000));  // for what is tried again, or not to keep a ^C waiting
-  auto config = client_config(common, options.settings);
-  config.emplace_back("transport", options.transport);
-  config.emplace_back("isolation.level", options.isolation);
-  if (!options.group.empty()) {
-    config.emplace_back("group.id", options.group);
-    config.emplace_back("auto.offset.reset", at_end(options) ? "latest" : "earliest");
-  }
   // In front: -X has the last word. A name mistyped is told, not made into a topic.
-  config.insert(config.begin(), {{"allow.auto.create.topics", "false"}, {"enable.auto.commit", "false"}});
+  client::Config first{{"allow.auto.create.topics", "false"},
+                       {"enable.auto.commit", "false"},
+                       {"transport", options.transport},
+                       {"isolation.level", options.isolation}};
+  if (!options.group.empty()) {
+    first.emplace_back("group.id", options.group);
+    first.emplace_back("auto.offset.reset", at_end(options) ? "latest" : "earliest");
+  }
+  auto config = client_config(common, options.settings);
+  config.insert(config.begin(), first.begin(), first.end());
   Commits commits;  // outlives the consumer, whose end calls the listener
   auto consumer = value_or_fail(client::Consumer::open(config));
   At ends;

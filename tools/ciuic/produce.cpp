@@ -104,12 +104,13 @@ void send_lines(std::FILE* in, const std::string& path, Sender& sender, const Op
 }
 
 void run(const Common& common, const Options& options) {
-  auto config = client_config(common, options.settings);
-  config.emplace_back("compression.type", options.compression);
-  config.emplace_back("acks", options.acks);
   // In front: -X has the last word.
-  config.insert(config.begin(), {"max.block.ms", std::to_string(common.timeout_ms)});
-  if (options.acks != "all" && options.acks != "-1") config.emplace_back("enable.idempotence", "false");
+  client::Config first{{"max.block.ms", std::to_string(common.timeout_ms)},
+                       {"compression.type", options.compression},
+                       {"acks", options.acks}};
+  if (options.acks != "all" && options.acks != "-1") first.emplace_back("enable.idempotence", "false");
+  auto config = client_config(common, options.settings);
+  config.insert(config.begin(), first.begin(), first.end());
   auto producer = value_or_fail(client::Producer::open(config));
   const auto outcome = std::make_shared<Outcome>();
   Sender sender(producer, options, outcome);

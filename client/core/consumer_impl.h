@@ -64,6 +64,8 @@ struct Session {
   Destination::Way landing{};                ///< into the program's memory, if it named some
   std::shared_ptr<Connection> connection{};  ///< the session ends with it
   std::vector<std::shared_ptr<Lease>> leases{};
+  /// Memory named by grants since the polling thread last looked, where it is mapped. Under `Consumer::Impl::mutex_`.
+  std::vector<rdma::RemoteSpan> granted{};
   std::atomic<bool> over{false};  ///< the endpoint or the session is finished: connect again
   std::uint64_t wait_round = 0;   ///< OneSidedWait requests sent; a new one ends the one before
 };

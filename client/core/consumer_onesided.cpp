@@ -207,6 +207,10 @@ Co<void> Consumer::Impl::ask_grants(std::shared_ptr<Session> session, std::vecto
               lease->retire();
               continue;
             }
+            if (session->in_place) {
+              session->granted.push_back(grant->slot);
+              for (const auto& chunk : grant->chunks) session->granted.push_back(chunk.memory);
+            }
             auto read = std::make_shared<core::GrantedRead>();
             read->session = session;
             read->lease = std::move(lease);

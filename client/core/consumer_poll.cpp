@@ -283,8 +283,11 @@ Result<Consumer::Impl::Progress> Consumer::Impl::read_granted(Assigned& one, std
           std::max(read->room_wanted, std::min<std::size_t>(destination_->bytes_at_a_time(),
                                                             static_cast<std::size_t>(settings_.onesided_read_bytes)))))
     return Progress::full;
+  const auto granted = std::exchange(read->session->granted, {});
   lock.unlock();
   auto& queue = *read->session->queue;
+  // Of all partitions at once: one by one each would cost a round trip.
+  if (!granted.empty()) queue.endpoint().mapper()->expect(granted);
   std::optional<Fault> fault;
   if (read->grant) {
     onesided::ReaderLimits limits;

@@ -6,6 +6,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <cstring>
 #include <fstream>
 
@@ -263,6 +264,129 @@ TEST_F(Shm, ABrokerCannotFillAReadersDescriptors) {
     broker.join();
     EXPECT_LE(fds_of_process(), before) << count << " descriptors sent";
   }
+}
+
+TEST_F(Shm, ManyExpectedKeysAreAskedForAtOnceAndRevokedOnesDisturbNobody) {
+  constexpr std::size_t count = 500;  // several times what may be under way
+  std::vector<rdma::Region> regions;
+  std::vector<rdma::RemoteSpan> spans;
+  for (std::size_t i = 0; i < count; ++i) {
+    regions.push_back(pair_.domain->expose(pair_.memory->part(pair_.memory, 0, 4096)).value());
+    spans.push_back(regions.back().remote());
+    if (i % 7 == 3) {
+      ASSERT_TRUE(regions.back().revoke());
+    }
+  }
+  auto* mapper = pair_.endpoint->mapper();
+  mapper->expect(spans);
+  mapper->expect(spans);
+  // The last of them first, and one that nobody expected: what is under way for others is not in its way.
+  const auto surprise = pair_.domain->expose(pair_.memory->part(pair_.memory, 0, 4096)).value();
+  EXPECT_TRUE(mapper->view(spans[count - 1]));
+  EXPECT_TRUE(mapper->view(surprise.remote()));
+  std::array<rdma::Completion, 4> none;
+  EXPECT_TRUE(Pair::soon([&] { return static_cast<bool>(pair_.endpoint->poll(none)); })) << "answers are not its end";
+  for (std::size_t i = count; i-- > 0;) {
+    if (i % 7 == 3) continue;
+    const auto view = mapper->view(*spans[i].sub(16, 64));
+    ASSERT_TRUE(view) << i << rdma::text(view.error());
+    EXPECT_EQ(std::memcmp(view->data(), pair_.memory->bytes().data() + 16, 64), 0);
+  }
+  EXPECT_EQ(mapper->view(spans[3]).error(), Fault::access_error);
+}
+
+/// A broker that holds its answers back until `held` questions are there, and tells how many it saw at most.
+class HoldingBroker {
+ public:
+  HoldingBroker(const std::string& path, std::size_t held, int file) : held_(held), file_(file) {
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    std::strcpy(name.sun_path, path.c_str());
+    listening_ = UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::bind(listening_.get(), reinterpret_cast<sockaddr*>(&name), sizeof name), 0);
+    EXPECT_EQ(::listen(listening_.get(), 1), 0);
+    thread_ = std::thread([this] { work(); });
+  }
+  ~HoldingBroker() { thread_.join(); }
+  [[nodiscard]] std::size_t most_unanswered() const { return most_.load(); }
+
+ private:
+  void work() {
+    const UniqueFd peer(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    char hello[128];
+    (void)!::recv(peer.get(), hello, sizeof hello, 0);
+    rdma::shm::Welcome welcome;
+    (void)!::send(peer.get(), &welcome, sizeof welcome, MSG_NOSIGNAL);
+    std::vector<std::uint64_t> waiting;
+    bool first = true;
+    while (true) {
+      pollfd ready{peer.get(), POLLIN, 0};
+      if (waiting.size() < held_ || ::poll(&ready, 1, 100) > 0) {
+        rdma::shm::Ask question;
+        if (::recv(peer.get(), &question, sizeof question, 0) != static_cast<ssize_t>(sizeof question)) return;
+        waiting.push_back(question.key);
+        most_.store(std::max(most_.load(), waiting.size()));
+        continue;
+      }
+      for (const auto key : waiting) {
+        rdma::shm::Answer answer;
+        answer.key = key;
+        answer.length = 64;
+        answer.has_descriptor = std::exchange(first, false) ? 1 : 0;
+        iovec piece{&answer, sizeof answer};
+        alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))]{};
+        msghdr message{};
+        message.msg_iov = &piece;
+        message.msg_iovlen = 1;
+        if (answer.has_descriptor != 0) {
+          message.msg_control = control;
+          message.msg_controllen = sizeof control;
+          auto* header = CMSG_FIRSTHDR(&message);
+          header->cmsg_level = SOL_SOCKET;
+          header->cmsg_type = SCM_RIGHTS;
+          header->cmsg_len = CMSG_LEN(sizeof(int));
+          std::memcpy(CMSG_DATA(header), &file_, sizeof file_);
+        }
+        if (::sendmsg(peer.get(), &message, MSG_NOSIGNAL) <= 0) return;
+      }
+      waiting.clear();
+      held_ = 1;
+    }
+  }
+  std::size_t held_;
+  int file_;
+  std::atomic<std::size_t> most_{0};
+  UniqueFd listening_;
+  std::thread thread_;
+};
+
+TEST_F(Shm, QuestionsForExpectedKeysDoNotWaitForEachOthersAnswersAndAreBounded) {
+  const auto path = pair_.folder.path() + "/holding";
+  HoldingBroker broker(path, 64, pair_.memory->fd());
+  auto endpoint = pair_.provider->connect(path, rdma::Token{}, {});
+  ASSERT_TRUE(endpoint);
+  auto* mapper = (*endpoint)->mapper();
+  std::vector<rdma::RemoteSpan> spans;
+  for (std::uint64_t key = 1; key <= 200; ++key) spans.push_back({0, 64, key});
+  mapper->expect(spans);
+  for (const auto& span : spans) ASSERT_TRUE(mapper->view(span)) << span.key;
+  EXPECT_EQ(broker.most_unanswered(), 64U) << "its socket holds so many answers; with more it would have to drop us";
+  endpoint = rdma::Fault::peer_gone;
+}
+
+TEST_F(Shm, ABrokerThatAnswersNoHintIsGoneOnceItIsNeeded) {
+  const auto path = pair_.folder.path() + "/holding";
+  HoldingBroker broker(path, 1000, pair_.memory->fd());
+  auto endpoint = pair_.provider->connect(path, rdma::Token{}, {.timeout = Milliseconds(200)});
+  ASSERT_TRUE(endpoint);
+  std::vector<rdma::RemoteSpan> spans;
+  for (std::uint64_t key = 1; key <= 200; ++key) spans.push_back({0, 64, key});
+  (*endpoint)->mapper()->expect(spans);
+  const auto from = std::chrono::steady_clock::now();
+  EXPECT_EQ((*endpoint)->mapper()->view(spans[150]).error(), Fault::peer_gone);
+  EXPECT_LT(std::chrono::steady_clock::now() - from, std::chrono::seconds(10));
+  (*endpoint)->mapper()->expect(spans);  // of an endpoint that is finished: nothing
+  endpoint = rdma::Fault::peer_gone;
 }
 
 TEST_F(Shm, AKilledReaderIsForgotten) {

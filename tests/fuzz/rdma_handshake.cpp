@@ -175,6 +175,7 @@ void hostile_broker(World& world, Input input) {
     auto endpoint = world.provider->connect(world.path, rdma::Token{}, options);
     if (endpoint) {
       std::vector<Bytes> seen;
+      if ((kind & 4) != 0) (*endpoint)->mapper()->expect(spans);
       for (const auto& span : spans) {
         const auto bytes = (*endpoint)->mapper()->view(span);
         if (!bytes) break;

@@ -187,6 +187,9 @@ class Mapper {
   /// timeout). Errors: access_error (unknown or foreign key, out of bounds), peer_gone, resources_exhausted,
   /// forked_child.
   [[nodiscard]] virtual Result<Bytes> view(const RemoteSpan& span) = 0;
+  /// Spans that will be viewed soon: what must be asked of the broker for them is asked at once rather than one by one.
+  /// Never blocks; a hint only, errors are the later view's to tell.
+  virtual void expect(std::span<const RemoteSpan> /*spans*/) {}
 };
 
 /// A client's connection (for verbs: an RC queue pair). One thread at a time. Errors are final: after one of outcome

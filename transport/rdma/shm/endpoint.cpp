@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <deque>
 #include <unordered_map>
@@ -22,6 +23,9 @@ namespace ciuic::rdma::shm {
 namespace {
 
 constexpr std::size_t keys_remembered = 1U << 16;
+/// Questions without an answer yet. The broker drops a peer whose answers find no room in its socket: these do, several
+/// times over.
+constexpr std::size_t asks_outstanding_max = 64;
 
 /// A read-only mapping of a part of a memfd.
 class Piece {
@@ -70,10 +74,13 @@ class ShmEndpoint final : public Endpoint, public Mapper {
     return std::unique_ptr<Landing>(std::make_unique<HeapLanding>(bytes));
   }
   Result<Bytes> view(const RemoteSpan& span) override;
+  void expect(std::span<const RemoteSpan> spans) override;
   Result<std::size_t> post_reads(std::span<const ReadRequest> batch) override;
   Result<std::size_t> poll(std::span<Completion> into) override;
   void close() override {
     done_.clear();
+    wanted_.clear();
+    asked_.clear();
     socket_ = UniqueFd();
     if (!broken_) broken_ = Fault::peer_gone;
   }
@@ -86,7 +93,11 @@ class ShmEndpoint final : public Endpoint, public Mapper {
   [[nodiscard]] Result<const Region*> learn(std::uint64_t key);
   [[nodiscard]] Result<Bytes> map(std::uint64_t backing, UniqueFd descriptor, std::uint64_t offset,
                                   std::uint32_t length);
-  [[nodiscard]] Result<Answer> ask(std::uint64_t key, UniqueFd& descriptor);
+  [[nodiscard]] Result<void> ask(std::uint64_t key, int flags);
+  void ask_wanted();
+  [[nodiscard]] Result<Status> take_answer();
+  [[nodiscard]] Result<Answer> receive(UniqueFd& descriptor);
+  [[nodiscard]] bool readable(Milliseconds within);
   void look_at_socket();
   Fault break_with(Fault fault) {
     if (!broken_) broken_ = fault;
@@ -100,6 +111,8 @@ class ShmEndpoint final : public Endpoint, public Mapper {
   std::optional<Fault> broken_;
   std::unordered_map<std::uint64_t, Region> regions_;
   std::unordered_map<std::uint64_t, Mapped> mapped_;
+  std::deque<std::uint64_t> wanted_;  // keys expected, not asked for yet
+  std::deque<std::uint64_t> asked_;   // in the order of the answers to come
   std::deque<Completion> done_;
   Clock::TimePoint looked_at_{};
 };
@@ -121,30 +134,82 @@ Result<Bytes> ShmEndpoint::view(const RemoteSpan& span) {
   return region->bytes.subspan(at, span.length);
 }
 
-Result<const ShmEndpoint::Region*> ShmEndpoint::learn(std::uint64_t key) {
-  UniqueFd descriptor;
-  const auto answer = ask(key, descriptor);
-  if (!answer) return break_with(answer.error());
-  if (answer->status == Status::unknown_key) return break_with(Fault::access_error);
-  if (answer->status != Status::ok) return break_with(Fault::resources_exhausted);
-  const auto bytes = map(answer->backing, std::move(descriptor), answer->offset, answer->length);
-  if (!bytes) return break_with(bytes.error());
-  // Keys of chunks that are long gone: forgetting all is rare, and asking again is cheap.
-  if (regions_.size() >= keys_remembered) regions_.clear();
-  return &regions_.insert_or_assign(key, Region{answer->offset, *bytes}).first->second;
+void ShmEndpoint::expect(std::span<const RemoteSpan> spans) {
+  if (fork_.in_child() || broken_) return;
+  for (const auto& span : spans)
+    if (wanted_.size() < keys_remembered && !regions_.contains(span.key)) wanted_.push_back(span.key);
+  while (!broken_ && !asked_.empty() && readable(Milliseconds(0)))
+    if (const auto status = take_answer(); !status) break_with(status.error());
+  ask_wanted();
 }
 
-Result<Answer> ShmEndpoint::ask(std::uint64_t key, UniqueFd& descriptor) {
+Result<const ShmEndpoint::Region*> ShmEndpoint::learn(std::uint64_t key) {
+  const auto deadline = clock_.now() + timeout_;
+  bool asked = std::find(asked_.begin(), asked_.end(), key) != asked_.end();
+  while (true) {
+    if (!asked && asked_.size() < asks_outstanding_max) {
+      if (const auto sent = ask(key, 0); !sent) return break_with(sent.error());
+      asked = true;
+    }
+    ask_wanted();
+    const auto left = std::chrono::ceil<Milliseconds>(deadline - clock_.now());
+    if (!readable(std::max(left, Milliseconds(0)))) return break_with(Fault::peer_gone);
+    const bool ours = !asked_.empty() && asked_.front() == key;
+    const auto status = take_answer();
+    if (!status) return break_with(status.error());
+    if (!ours) continue;
+    if (*status == Status::ok) return &regions_.find(key)->second;
+    return break_with(*status == Status::unknown_key ? Fault::access_error : Fault::resources_exhausted);
+  }
+}
+
+Result<void> ShmEndpoint::ask(std::uint64_t key, int flags) {
   Ask question;
   question.key = key;
-  if (::send(socket_.get(), &question, sizeof question, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof question))
-    return Fault::peer_gone;
+  if (::send(socket_.get(), &question, sizeof question, MSG_NOSIGNAL | flags) != static_cast<ssize_t>(sizeof question))
+    return (flags & MSG_DONTWAIT) != 0 && errno == EAGAIN ? Fault::would_block : Fault::peer_gone;
+  asked_.push_back(key);
+  return {};
+}
+
+/// As many as may be under way.
+void ShmEndpoint::ask_wanted() {
+  while (!broken_ && !wanted_.empty() && asked_.size() < asks_outstanding_max) {
+    const auto key = wanted_.front();
+    if (!regions_.contains(key)) {
+      const auto sent = ask(key, MSG_DONTWAIT);
+      if (!sent && sent.error() == Fault::would_block) return;
+      if (!sent) break_with(sent.error());
+    }
+    wanted_.pop_front();
+  }
+}
+
+bool ShmEndpoint::readable(Milliseconds within) {
   pollfd ready{socket_.get(), POLLIN, 0};
   int count = 0;
-  do count = ::poll(&ready, 1, static_cast<int>(timeout_.count()));
+  do count = ::poll(&ready, 1, static_cast<int>(within.count()));
   while (count < 0 && errno == EINTR);
-  if (count <= 0) return Fault::peer_gone;
+  return count > 0;
+}
 
+/// The answer that lies in the socket. One that refuses is no fault yet: nobody may need the key any more.
+Result<Status> ShmEndpoint::take_answer() {
+  UniqueFd descriptor;
+  const auto answer = receive(descriptor);
+  if (!answer) return answer.error();
+  asked_.pop_front();
+  if (answer->status != Status::ok) return answer->status;
+  const auto bytes = map(answer->backing, std::move(descriptor), answer->offset, answer->length);
+  if (!bytes && bytes.error() == Fault::resources_exhausted) return Status::no_descriptor;
+  if (!bytes) return bytes.error();
+  // Keys of chunks that are long gone: forgetting all is rare, and asking again is cheap.
+  if (regions_.size() >= keys_remembered) regions_.clear();
+  regions_.insert_or_assign(answer->key, Region{answer->offset, *bytes});
+  return Status::ok;
+}
+
+Result<Answer> ShmEndpoint::receive(UniqueFd& descriptor) {
   std::array<std::byte, sizeof(Answer) + 1> bytes;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   iovec piece{bytes.data(), bytes.size()};
@@ -166,7 +231,7 @@ Result<Answer> ShmEndpoint::ask(std::uint64_t key, UniqueFd& descriptor) {
   }
   if (got <= 0) return Fault::peer_gone;
   const auto answer = parse<Answer>(Bytes(bytes).first(static_cast<std::size_t>(got)));
-  if (!answer || answer->kind != 2 || answer->key != key ||
+  if (!answer || asked_.empty() || answer->kind != 2 || answer->key != asked_.front() ||
       (answer->has_descriptor != 0) != static_cast<bool>(descriptor))
     return (message.msg_flags & MSG_CTRUNC) != 0 ? Fault::resources_exhausted : Fault::incompatible;
   return *answer;
@@ -254,9 +319,15 @@ void ShmEndpoint::look_at_socket() {
   const auto now = clock_.now();
   if (broken_ || now - looked_at_ < Milliseconds(1)) return;
   looked_at_ = now;
-  pollfd ready{socket_.get(), POLLIN, 0};
-  // Nothing is sent to us unasked: readable means closed.
-  if (::poll(&ready, 1, 0) > 0) broken_ = Fault::peer_gone;
+  // Nothing is sent to us unasked: readable with no answer due means closed.
+  while (!broken_ && readable(Milliseconds(0))) {
+    if (asked_.empty()) {
+      broken_ = Fault::peer_gone;
+    } else if (const auto status = take_answer(); !status) {
+      broken_ = status.error();
+    }
+  }
+  ask_wanted();
 }
 
 }  // namespace

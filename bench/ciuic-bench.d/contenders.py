@@ -15,6 +15,8 @@ MEMCPY_REUSED = limit("memcpy, one buffer", "memcpy_reused", "the same into one 
 CRC32C = limit("crc32c", "crc32c", "the product's CRC32C over as many bytes")
 SHM = limit("shm read", "shm", "CRC32C over another process's shared memory")
 TCP = limit("tcp stream", "tcp", "a plain TCP stream over loopback, as many sockets as readers")
+RELAY = Contender("relay", "a process that hands each record on over TCP and does nothing else: what waking it and the reader costs",
+                  kind="limit", broker="", driver="bench_relay")
 DISK = limit("disk", "file", "the segment files read from the disk, 1 MiB at a time")
 
 ONE_SIDED = Contender("one-sided", "our client reads our broker's memory; batches as views, each CRC checked",
@@ -23,6 +25,8 @@ ONE_SIDED_COPIED = dataclasses.replace(ONE_SIDED, name="one-sided, copied", word
                                        what="the same, and every batch is copied into the program's own buffer")
 OUR_TCP = Contender("tcp", "our client by Fetch over TCP from our broker; CRC checked",
                     words={"delivery": "views"}, settings=settings.OUR_READER + settings.OUR_TCP)
+OUR_TCP_UNCHECKED = dataclasses.replace(OUR_TCP, name="tcp, CRC unchecked", what="the same with check.crcs=false: no more work than a plain stream's reader has",
+                                        settings=settings.OUR_READER + settings.OUR_TCP + settings.UNCHECKED)
 RDKAFKA_OURS = Contender("librdkafka, ours", "librdkafka from our broker; CRC checked", driver="bench_librdkafka",
                          words={"delivery": "views"}, settings=settings.LIBRDKAFKA_READER)
 RDKAFKA_APACHE = dataclasses.replace(RDKAFKA_OURS, name="librdkafka, Apache", broker="apache", what="librdkafka from Apache Kafka; CRC checked")

@@ -32,6 +32,7 @@ OUR_READER = _of(
     ("max.partition.fetch.bytes", "8388608", "large answers, as librdkafka's reader gets them"),
 )
 ONE_SIDED = _of("our reader", ("transport", "rdma", "insist: a fall-back to TCP would measure something else"))
+UNCHECKED = _of("our reader", ("check.crcs", "false", "a plain TCP stream's reader checks nothing either; true is the default"))
 OUR_TCP = _of("our reader", ("transport", "tcp", "the same client without one-sided reads"))
 LIBRDKAFKA_READER = _of(
     "librdkafka's reader",

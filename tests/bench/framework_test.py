@@ -142,7 +142,8 @@ class Declarations(unittest.TestCase):
         for one in registry.BENCHMARKS:
             for plot in one.plots:
                 self.assertIn(plot.metric, [metric.name for metric in one.metrics], one.name)
-        asked = [(bar.benchmark, name, bar.metric, bar.points) for bar in bars.BARS for name in (bar.contender, bar.other) if name]
+        asked = [(bar.benchmark, name, bar.metric, (*bar.points, *filter(None, [bar.base])))
+                 for bar in bars.BARS for name in (bar.contender, bar.other, bar.limit) if name]
         asked += [(figure.benchmark, figure.contender, figure.metric, () if figure.point == "best" else (figure.point,))
                   for row in announcement.ROWS for figure in (*row.ours, *row.apache, *row.third)]
         for name, contender, metric, points in asked:
@@ -314,9 +315,26 @@ class Reports(unittest.TestCase):
         one = next(each for each in registry.BENCHMARKS if each.name == "consume-hot")
         found = report({"1 KiB": {"memcpy": rounds(100), "one-sided": rounds(120), "one-sided, copied": rounds(20)}}, one)
         rows = {row[0]: row[1:] for row in bars.table(found)[1]}
-        self.assertEqual(rows["one-sided read, views, over memcpy"], ["at least 1", "1.20 (1 KiB)", "holds"])
-        self.assertEqual(rows["one-sided read, copied out, over memcpy"], ["at least 0.5", "0.2 (1 KiB)", "missed"])
-        self.assertEqual(rows["TCP Fetch over a plain TCP stream"][-1], "not measured")
+        self.assertEqual(rows["one-sided read, views, over memcpy"], ["at least 1", "1.20 (1 KiB)", "", "holds"])
+        self.assertEqual(rows["one-sided read, copied out, over memcpy"], ["at least 0.5", "0.2 (1 KiB)", "", "missed"])
+        self.assertEqual(rows["TCP Fetch over a plain TCP stream, CRC checked"][-1], "not measured")
+
+    def test_a_promise_tells_what_the_limit_reaches_at_the_same_point(self):
+        what, metric = "one-sided over Apache's TCP consumer, throughput a CPU second", "mb_cpu_s"
+        one = next(each for each in registry.BENCHMARKS if each.name == "consume-hot")
+        sides = lambda ours, theirs, limit: {"one-sided": [{metric: ours}], "librdkafka, Apache": [{metric: theirs}], "crc32c": [{metric: limit}]}
+        found = report({"1 KiB": sides(300, 10, 400), "64 KiB": sides(50, 10, 70)}, one)
+        self.assertEqual({row[0]: row[1:] for row in bars.table(found)[1]}[what], ["at least 10", "5.00 (64 KiB)", "7.00: crc32c", "missed"])
+        found = report({"64 KiB": {name: place for name, place in sides(50, 10, 70).items() if name != "crc32c"}}, one)
+        self.assertEqual({row[0]: row[1:] for row in bars.table(found)[1]}[what][2], "")
+
+    def test_a_promise_about_growth_is_over_the_contenders_own_smaller_point(self):
+        one = next(each for each in registry.BENCHMARKS if each.name == "consume-partitions")
+        found = report({"10": {"one-sided": rounds(100)}, "100": {"one-sided": rounds(10)}, "1,000": {"one-sided": rounds(90)}}, one)
+        rows = {row[0]: row[1:] for row in bars.table(found)[1]}
+        self.assertEqual(rows["one-sided read over 1,000 partitions, over that of 10"], ["at least 0.8", "0.9 (1,000)", "", "holds"])
+        del found["benchmarks"][0]["points"][0]
+        self.assertEqual({row[0]: row[1:] for row in bars.table(found)[1]}["one-sided read over 1,000 partitions, over that of 10"][-1], "not measured")
 
     def test_the_announcement_has_every_row_and_takes_the_newest_figure(self):
         one = next(each for each in registry.BENCHMARKS if each.name == "consume-hot")

@@ -118,7 +118,7 @@ BENCHMARKS = (
         run=Consume,
         axis=RECORD_SIZES,
         contenders=(contenders.MEMCPY, contenders.MEMCPY_REUSED, contenders.CRC32C, contenders.SHM, contenders.TCP,
-                    contenders.ONE_SIDED, contenders.ONE_SIDED_COPIED, contenders.OUR_TCP, contenders.RDKAFKA_OURS, contenders.RDKAFKA_APACHE),
+                    contenders.ONE_SIDED, contenders.ONE_SIDED_COPIED, contenders.OUR_TCP, contenders.OUR_TCP_UNCHECKED, contenders.RDKAFKA_OURS, contenders.RDKAFKA_APACHE),
         metrics=(metrics.MB_S, *metrics.COSTS, metrics.RECORDS_S, FIRST_PASS),
         parameters={"bytes": GIB, "partitions": 1},
         quick={"bytes": 16 * MIB},

@@ -33,6 +33,8 @@ class Latency(Workload):
             self.world.driver(warm.driver, "latency", self._words(warm, WARM_RATE, WARM_SECONDS, 1024))
 
     def _words(self, contender, rate, seconds, record_bytes):
+        if contender.kind == "limit":
+            return {"topic": TOPIC, "rate": rate, "seconds": seconds, "record.bytes": record_bytes}
         broker = self.brokers[contender.broker]
         return {"topic": TOPIC, "rate": rate, "seconds": seconds, "record.bytes": record_bytes, "watch": broker.pid,
                 **settings.words(contender.settings), "set.bootstrap.servers": broker.address,
@@ -148,7 +150,7 @@ BENCHMARKS = (
             Point("1,000/s", 1000, {"rate": 1000}, quick=True),
             Point("10,000/s", 10000, {"rate": 10000}),
         )),
-        contenders=CONTENDERS,
+        contenders=(contenders.RELAY, *CONTENDERS),
         metrics=METRICS,
         parameters={"record.bytes": 1024, "seconds": 10},
         quick={"seconds": 1},

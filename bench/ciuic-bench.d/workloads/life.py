@@ -126,6 +126,15 @@ BENCHMARKS = (
         **START,
     ),
     Benchmark(
+        name="start-large",
+        question="And with both, where a crash leaves most to look at?",
+        workload="As start: a log of 10 GiB over 10,000 partitions.",
+        axis=Axis("partitions", "", (Point("10,000, 10 GiB", 10_000, {"partitions": 10_000, "bytes": 10 * GIB}, quick=True),)),
+        parameters={},
+        quick={"partitions": 10, "bytes": 16 * MIB},
+        **{**START, "seconds": 1200},
+    ),
+    Benchmark(
         name="idle",
         question="What does a broker cost that nobody uses, and readers who wait?",
         workload="One record in one topic; ten seconds in which nothing is written, alone and with 100 readers at the log's end.",

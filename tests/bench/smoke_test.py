@@ -60,7 +60,7 @@ class Runs(unittest.TestCase):
         self.assertTrue(report["complete"], report["why"])
         (benchmark,) = report["benchmarks"]
         (point,) = benchmark["points"]
-        self.assertEqual(list(point["contenders"]), ["one-sided", "tcp"])
+        self.assertEqual(list(point["contenders"]), ["relay", "one-sided", "tcp"])
         for name, place in point["contenders"].items():
             (sample,), (encoded,) = place["samples"], place["histograms"]
             self.assertEqual(sample["missing"], 0, name)

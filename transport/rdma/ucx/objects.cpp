@@ -16,6 +16,23 @@ namespace {
 /// neither says that there is more to do nor wakes us for it.
 constexpr int settling_rounds = 16;
 
+/// The transports of a context; empty: those that UCX_TLS names. Over TCP UCX answers READs by itself, and ends the
+/// process where the reader is gone before the answer: whoever exposes uses it only where it is named.
+std::string transports_of(Side side, const std::string& given) {
+  if (side == Side::reading) return given;
+  const char* const set = std::getenv("UCX_TLS");
+  if (given.empty() && set == nullptr) return "^tcp";
+  const std::string_view named = given.empty() ? std::string_view(set) : given;
+  const bool has_tcp = named.starts_with('^') ? named.find("tcp") == named.npos
+                                              : named.find("tcp") != named.npos || named.find("all") != named.npos;
+  if (has_tcp)
+    log::warn("rdma",
+              "ucx: UCX_TLS={}: over tcp a reader that is killed amid a READ can end this process; leave tcp "
+              "out, or use provider ofi for it",
+              named);
+  return given;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Context>> Context::open(const Library& library, Side side, const std::string& transports) {
@@ -24,23 +41,14 @@ Result<std::shared_ptr<const Context>> Context::open(const Library& library, Sid
     // Whoever has set them otherwise has it so.
     ::setenv("UCX_IB_REG_METHODS", "direct", 0);
     ::setenv("UCX_TCP_CM_REUSEADDR", "y", 0);
-    // Over TCP it answers READs by itself, and ends the process where the reader is gone before the answer.
-    ::setenv("UCX_TLS", "^tcp", 0);
-    const std::string_view named = transports.empty() ? std::getenv("UCX_TLS") : transports;
-    const bool has_tcp = named.starts_with('^') ? named.find("tcp") == named.npos
-                                                : named.find("tcp") != named.npos || named.find("all") != named.npos;
-    if (has_tcp)
-      log::warn("rdma",
-                "ucx: UCX_TLS={}: over tcp a reader that is killed amid a READ can end this process; leave tcp "
-                "out, or use provider ofi for it",
-                named);
   }
   ucp_config_t* config = nullptr;
   if (const auto status = library.config_read(nullptr, nullptr, &config); status != UCS_OK) {
     log::error("rdma", "ucx: a UCX_ variable in the environment is not understood: {}", library.status_string(status));
     return Fault::no_device;
   }
-  if (!transports.empty()) (void)library.config_modify(config, "TLS", transports.c_str());
+  if (const auto chosen = transports_of(side, transports); !chosen.empty())
+    (void)library.config_modify(config, "TLS", chosen.c_str());
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED;
   params.features = UCP_FEATURE_RMA | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 
@@ -53,6 +54,8 @@ TestBroker::TestBroker(std::initializer_list<broker::Overrides::value_type> over
   overrides_.try_emplace("log.dirs", (directory_ / "log").string());
   overrides_.try_emplace("num.network.threads", "2");  // crossings between shards, on a small machine too
   overrides_.try_emplace("onesided.runtime.dir", (directory_ / "run").string());
+  // A broker's UCX uses TCP only where it is named, and many a host has nothing else.
+  ::setenv("UCX_TLS", "tcp", 0);
   start();
 }
 

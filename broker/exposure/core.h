@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -24,6 +25,15 @@ struct GrantRecord {
   kafka::Isolation isolation = kafka::Isolation::read_uncommitted;
 };
 
+/// What a session waits for, over its OneSidedWait requests: a partition stays until it is told as ready. On home.
+struct WaitSet {
+  std::shared_ptr<WaitTicket> ticket{};                     // partitions hold it weakly
+  std::vector<std::int64_t> ready{};                        // not told yet
+  std::function<void(kafka::OneSidedWaitResponse)> done{};  // of the request under way; null: none is
+  std::uint64_t requests = 0;
+  void answer();
+};
+
 /// A client: one principal, one connection that opened it. On home.
 struct Session {
   rdma::SessionId id = 0;
@@ -32,9 +42,9 @@ struct Session {
   std::map<std::string, std::shared_ptr<rdma::Domain>, std::less<>> domains;  // by provider
   std::unordered_map<std::int64_t, GrantRecord> grants;
   std::uint32_t grants_pending = 0;
-  Clock::TimePoint heard_at{};     // its last request, or our last answer of a grant
-  std::function<void()> end_wait;  // of the long poll under way
-  bool closed = false;             // renewed no more; removed when its leases are over
+  Clock::TimePoint heard_at{};  // its last request, or our last answer of a grant
+  std::shared_ptr<WaitSet> waits;
+  bool closed = false;  // renewed no more; removed when its leases are over
 };
 
 /// What the requests, the observer calls and the timers share.

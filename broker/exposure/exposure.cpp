@@ -317,8 +317,8 @@ void Exposure::Core::release(const ExposurePeer& peer, const kafka::OneSidedRele
     session->grants.erase(found);
     --metrics.grants;
     grant.lease->release();
-    grant.partition->executor().post([self = shared_from_this(), partition = grant.partition, lease = grant.lease] {
-      if (auto* exposed = self->find(*partition)) exposed->released(*lease);
+    grant.partition->executor().post([self = shared_from_this(), partition = grant.partition, lease = grant.lease, id] {
+      if (auto* exposed = self->find(*partition)) exposed->released(*lease, id);
     });
   }
   done(std::move(response));
@@ -328,7 +328,7 @@ void Exposure::Core::release(const ExposurePeer& peer, const kafka::OneSidedRele
 void Exposure::Core::end_session(Session& session, RevocationReason reason) {
   if (session.closed) return;
   session.closed = true;
-  if (session.end_wait) std::exchange(session.end_wait, nullptr)();
+  if (const auto waits = std::exchange(session.waits, nullptr)) waits->answer();
   auto last = clock.now();
   for (const auto& [id, grant] : session.grants)
     last = std::max(last, grant.lease->freeze() + Milliseconds(settings.read_ms_max));

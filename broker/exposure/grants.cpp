@@ -139,8 +139,8 @@ void Exposure::Core::grant(const ExposurePeer& peer, kafka::OneSidedGrantRequest
             if (answer.lease && !open) {
               // The session ended meanwhile, and the client will never hear of this grant.
               answer.lease->release();
-              log->executor().post([self, log, lease = answer.lease] {
-                if (auto* exposed = self->find(*log)) exposed->released(*lease);
+              log->executor().post([self, log, lease = answer.lease, id = answer.grant.id] {
+                if (auto* exposed = self->find(*log)) exposed->released(*lease, id);
               });
               answer = PartitionGrantAnswer{};
               answer.error = ErrorCode::fetch_session_id_not_found;
@@ -173,6 +173,13 @@ void Exposure::Core::grant(const ExposurePeer& peer, kafka::OneSidedGrantRequest
   }
 }
 
+void WaitSet::answer() {
+  if (!done) return;
+  kafka::OneSidedWaitResponse response;
+  response.ready = std::exchange(ready, {});
+  std::exchange(done, nullptr)(std::move(response));
+}
+
 void Exposure::Core::wait(const ExposurePeer& peer, const kafka::OneSidedWaitRequest& request,
                           const Done<kafka::OneSidedWaitResponse>& done) {
   auto* session = session_of(peer, request.session_id);
@@ -182,41 +189,33 @@ void Exposure::Core::wait(const ExposurePeer& peer, const kafka::OneSidedWaitReq
     return done(std::move(response));
   }
   ++metrics.waits_total;
-  if (session->end_wait) std::exchange(session->end_wait, nullptr)();
-
-  struct Poll {
-    kafka::OneSidedWaitResponse response;
-    Done<kafka::OneSidedWaitResponse> done;
-    std::shared_ptr<WaitTicket> ticket;
-    void finish() {
-      if (!done) return;
-      ticket.reset();  // partitions forget it
-      std::exchange(done, nullptr)(std::move(response));
-    }
-  };
-  const auto poll = std::make_shared<Poll>();
-  poll->done = done;
-  poll->ticket = std::make_shared<WaitTicket>();
-  // What becomes ready while the first word is on its way to home goes into the same answer.
-  poll->ticket->ready = [executor = &home, weak = std::weak_ptr<Poll>(poll)](std::int64_t grant_id) {
-    executor->post([executor, weak, grant_id] {
-      const auto found = weak.lock();
-      if (!found || !found->done) return;
-      const bool first = found->response.ready.empty();
-      found->response.ready.push_back(grant_id);
-      if (first) executor->post([found] { found->finish(); });
-    });
-  };
-  session->end_wait = [poll] { poll->finish(); };
+  auto& waits = session->waits;
+  if (waits) waits->answer();
+  if (!waits || !request.keeps) {
+    waits = std::make_shared<WaitSet>();
+    waits->ticket = std::make_shared<WaitTicket>();
+    waits->ticket->ready = [executor = &home, weak = std::weak_ptr<WaitSet>(waits)](std::int64_t grant_id) {
+      executor->post([executor, weak, grant_id] {
+        const auto found = weak.lock();
+        if (!found) return;
+        const bool first = found->ready.empty();
+        found->ready.push_back(grant_id);
+        // What becomes ready while the first word is on its way to home goes into the same answer.
+        if (first) executor->post([found] { found->answer(); });
+      });
+    };
+  }
+  waits->done = done;
+  if (!waits->ready.empty()) home.post([waits = waits] { waits->answer(); });
   for (const auto& one : request.partitions) {
     const auto found = session->grants.find(one.grant_id);
     if (found == session->grants.end()) {
-      poll->ticket->ready(one.grant_id);  // nothing to wait for: the client needs a new grant
+      waits->ticket->ready(one.grant_id);  // nothing to wait for: the client needs a new grant
       continue;
     }
     const auto& grant = found->second;
     grant.partition->executor().post([self = shared_from_this(), partition = grant.partition, one,
-                                      isolation = grant.isolation, ticket = std::weak_ptr<WaitTicket>(poll->ticket)] {
+                                      isolation = grant.isolation, ticket = std::weak_ptr<WaitTicket>(waits->ticket)] {
       if (auto* exposed = self->find(*partition)) {
         exposed->wait(one.grant_id, kafka::Offset(one.offset), isolation, static_cast<std::uint64_t>(one.slot_version),
                       ticket);
@@ -226,7 +225,9 @@ void Exposure::Core::wait(const ExposurePeer& peer, const kafka::OneSidedWaitReq
     });
   }
   const auto most = std::clamp(request.max_wait_ms, 0, 60'000);
-  home.post_at(clock.now() + Milliseconds(most), [poll] { poll->finish(); });
+  home.post_at(clock.now() + Milliseconds(most), [weak = std::weak_ptr<WaitSet>(waits), number = ++waits->requests] {
+    if (const auto found = weak.lock(); found && found->requests == number) found->answer();
+  });
 }
 
 }  // namespace ciuic::broker

@@ -84,9 +84,16 @@ void PartitionExposure::write_slot() {
 
 void PartitionExposure::wait(std::int64_t grant_id, Offset offset, kafka::Isolation isolation,
                              std::uint64_t slot_version, std::weak_ptr<WaitTicket> ticket) {
-  // A client that waits again and again leaves its old tickets here until the log moves.
+  // Readers that came and went leave their tickets here until the log moves.
   if (waiters_.size() >= 64) std::erase_if(waiters_, [](const Waiter& waiter) { return waiter.ticket.expired(); });
-  waiters_.push_back({grant_id, offset, isolation, slot_version, std::move(ticket)});
+  // One that is named while it is waited for already is waited for as it was named last.
+  const auto same = std::find_if(waiters_.begin(), waiters_.end(),
+                                 [grant_id](const Waiter& waiter) { return waiter.grant_id == grant_id; });
+  Waiter waiter{grant_id, offset, isolation, slot_version, std::move(ticket)};
+  if (same == waiters_.end())
+    waiters_.push_back(std::move(waiter));
+  else
+    *same = std::move(waiter);
   wake();
 }
 
@@ -330,7 +337,8 @@ void PartitionExposure::passed(const Lease& lease, Offset position) {
   }
 }
 
-void PartitionExposure::released(const Lease& lease) {
+void PartitionExposure::released(const Lease& lease, std::int64_t grant_id) {
+  std::erase_if(waiters_, [grant_id](const Waiter& waiter) { return waiter.grant_id == grant_id; });
   for (auto at = chunks_.begin(); at != chunks_.end();) {
     for (auto& [domain, in] : at->second.domains) {
       const auto gone = std::erase_if(in.leases, [&](const auto& one) { return one.get() == &lease; });

@@ -66,7 +66,7 @@ class PartitionExposure : public std::enable_shared_from_this<PartitionExposure>
   void grant(PartitionGrantRequest request, Answer answer);
   /// The reader needs nothing below `position` any more, and is alive.
   void passed(const Lease& lease, kafka::Offset position);
-  void released(const Lease& lease);
+  void released(const Lease& lease, std::int64_t grant_id);
   void wait(std::int64_t grant_id, kafka::Offset offset, kafka::Isolation isolation, std::uint64_t slot_version,
             std::weak_ptr<WaitTicket> ticket);
 

@@ -22,6 +22,8 @@ constexpr auto unknown_patience = std::chrono::seconds(3);
 /// Between looks that nothing asked for: while something is due at a time of its own, and while all that is wanted is
 /// an answer, which asks for a look itself.
 constexpr auto look_around = Milliseconds(100), look_at_rest = Milliseconds(1000);
+/// For more partitions that come to their end, while the program has others to read.
+constexpr Milliseconds tails_wait{1};
 }  // namespace
 
 Co<void> Consumer::Impl::drive() {
@@ -29,6 +31,12 @@ Co<void> Consumer::Impl::drive() {
     const bool at_rest = plan();
     (void)co_await plan_again_.wait(at_rest ? look_at_rest : look_around);
   }
+}
+
+Co<void> Consumer::Impl::plan_soon() {
+  (void)co_await loop_.sleep(tails_wait);
+  told_soon_.store(false);
+  plan_again_.notify();
 }
 
 /// Lock held.
@@ -45,8 +53,10 @@ bool Consumer::Impl::plan() {
   {
     const std::scoped_lock lock(mutex_);
     for (auto& [at, one] : assigned_) {
+      if (rests(*one)) continue;
       at_rest &= one->asking || waits_at_tail(*one);
       plan_one(*one, plans);
+      one->settled_at = waits_at_tail(*one) ? cluster_.refreshed_at() : Clock::TimePoint{};
     }
     for (const auto& [at, one] : assigned_) {
       if (topics.empty() || topics.back() != at.topic) topics.push_back(at.topic);
@@ -88,8 +98,16 @@ bool Consumer::Impl::plan() {
 
 /// Lock held.
 bool Consumer::Impl::waits_at_tail(const Assigned& one) {
-  return one.path == Path::one_sided && one.read && one.at_tail && one.wait_round != 0 &&
-         one.wait_round == one.read->session->wait_round;
+  return one.path == Path::one_sided && one.read && one.at_tail && one.wait_set != 0 &&
+         one.wait_set == one.read->session->wait_set && !one.read->session->wait_lost;
+}
+
+/// Lock held. There is nothing to plan for it, as there was not when it was last looked at: of a thousand partitions
+/// most are so whenever one has news.
+bool Consumer::Impl::rests(const Assigned& one) const {
+  return one.settled_at != Clock::TimePoint{} && one.settled_at == cluster_.refreshed_at() && waits_at_tail(one) &&
+         one.read->session->waiting && !one.paused && !one.error &&
+         !one.read->session->over.load(std::memory_order_acquire);
 }
 
 Co<void> Consumer::Impl::refresh_metadata(std::vector<std::string> topics) {
@@ -149,7 +167,7 @@ void Consumer::Impl::plan_one(Assigned& one, Plans& plans) {
     if (!one.read && !one.asking) {
       one.asking = true;
       plans.grants[session].push_back({key, one.position, topic_id});
-    } else if (one.read && one.at_tail && !waits_at_tail(one)) {
+    } else if (one.read && one.at_tail && (!waits_at_tail(one) || !session->waiting)) {
       plans.waits.insert(session);
     }
   }

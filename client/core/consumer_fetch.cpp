@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "client/core/consumer_impl.h"
+#include "client/core/find_from.h"
 #include "transport/kafka/record_batch.h"
 
 namespace ciuic::client {
@@ -60,6 +61,7 @@ Co<void> Consumer::Impl::fetch(std::int32_t node, std::vector<ReadPlan> plan) {
   nodes_[node].fetching = false;
   {
     const std::scoped_lock lock(mutex_);
+    std::size_t in_topics = 0, in_partitions = 0;
     for (const auto& asked : plan) {
       auto* const one = find(asked.key);
       if (one == nullptr) continue;
@@ -68,12 +70,14 @@ Co<void> Consumer::Impl::fetch(std::int32_t node, std::vector<ReadPlan> plan) {
         partition_failed(*one, *trouble);
         continue;
       }
-      for (auto& topic : answer.body.responses) {
-        if (ids ? topic.topic_id != asked.topic_id : topic.topic != asked.key.first.topic) continue;
-        for (auto& data : topic.partitions) {
-          if (data.partition_index == asked.key.first.partition) take_answer(*one, data, answer.memory);
-        }
-      }
+      auto* const topic = core::find_from(answer.body.responses, in_topics, [&](const auto& here) {
+        return ids ? here.topic_id == asked.topic_id : here.topic == asked.key.first.topic;
+      });
+      if (topic == nullptr) continue;
+      auto* const data = core::find_from(topic->partitions, in_partitions, [&](const auto& here) {
+        return here.partition_index == asked.key.first.partition;
+      });
+      if (data != nullptr) take_answer(*one, *data, answer.memory);
     }
     wake_poll();
   }

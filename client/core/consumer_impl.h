@@ -67,7 +67,13 @@ struct Session {
   /// Memory named by grants since the polling thread last looked, where it is mapped. Under `Consumer::Impl::mutex_`.
   std::vector<rdma::RemoteSpan> granted{};
   std::atomic<bool> over{false};  ///< the endpoint or the session is finished: connect again
-  std::uint64_t wait_round = 0;   ///< OneSidedWait requests sent; a new one ends the one before
+  /// OneSidedWait: each request adds the partitions that came to their end since, a new one ends the one before.
+  std::uint64_t wait_round = 0;  ///< requests sent
+  std::uint64_t wait_set = 0;    ///< of those since the broker last forgot, or was made to; 0: none was sent
+  bool waiting = false;          ///< one is under way
+  bool wait_lost = false;        ///< its answer is: the next begins anew
+  /// Partitions waited for, by grant.
+  std::unordered_map<std::int64_t, std::pair<TopicPartition, std::uint64_t>> waited{};
 };
 
 /// A partition read under a grant. The polling thread's, once it is handed over.
@@ -119,7 +125,8 @@ struct Assigned {
   bool at_tail = false;              ///< nothing to read: the loop waits at the broker
   Clock::TimePoint tail_since{};     ///< when the end was first met; zero: not there
   int failures = 0;                  ///< of the one-sided path in a row
-  std::uint64_t wait_round = 0;      ///< of the session, that covers it; 0: none does
+  std::uint64_t wait_set = 0;        ///< of the session, that has it; 0: none does
+  Clock::TimePoint settled_at{};     ///< by the metadata of then nothing was to do but to wait; zero: something is
   Clock::TimePoint unknown_since{};  ///< no leader since then; zero: there is one
 };
 
@@ -208,6 +215,7 @@ class Consumer::Impl {
   void auto_commit_if_due();
   void drop_batches();
   void tell_loop();
+  void tell_loop_soon();
 
   // consumer.cpp
   [[nodiscard]] std::unique_ptr<core::Assigned> make_assigned(const TopicPartition& at, std::int64_t wanted);
@@ -243,6 +251,7 @@ class Consumer::Impl {
   };
   void plan_one(core::Assigned& one, Plans& plans);                          // lock held
   [[nodiscard]] static bool waits_at_tail(const core::Assigned& one);        // lock held
+  [[nodiscard]] bool rests(const core::Assigned& one) const;                 // lock held
   void plan_offset(core::Assigned& one, std::int32_t leader, Plans& plans);  // lock held
   core::Co<void> resolve_offsets(std::int32_t node, std::vector<std::pair<Key, core::OffsetQuery>> wanted);
   core::Co<void> resolve_committed(std::vector<Key> keys);
@@ -268,9 +277,16 @@ class Consumer::Impl {
   };
   core::Co<void> connect(std::int32_t node);
   core::Co<Result<std::shared_ptr<core::Session>>> open_session(std::int32_t node);
+  struct LeaseTerms {
+    Clock::TimePoint sent_at;  // the request
+    std::int32_t lease_ms;
+  };
+  void take_grant(const std::shared_ptr<core::Session>& session, core::Assigned* one, std::int64_t offset,
+                  const kafka::OneSidedGrantResponse::GrantedPartition& granted, LeaseTerms terms);
   core::Co<void> ask_grants(std::shared_ptr<core::Session> session, std::vector<ReadPlan> plan);
   core::Co<void> keep_leases(std::shared_ptr<core::Session> session, std::int32_t lease_ms);
   core::Co<void> release_idle(std::shared_ptr<core::Session> session, Clock::Duration timeout);
+  core::Co<void> plan_soon();
   core::Co<void> wait_at_tail(std::shared_ptr<core::Session> session);
   core::Co<void> end_session(std::shared_ptr<core::Session> session, Clock::TimePoint deadline);
   // Lock held.
@@ -306,6 +322,8 @@ class Consumer::Impl {
   bool news_ = false;  // something came since the poll last looked
   bool interrupted_ = false;
   std::atomic<bool> told_{false};        // the loop has been asked to plan again
+  std::atomic<bool> told_soon_{false};   // or will be, within `tails_wait`
+  bool tails_untold_ = false;            // partitions came to their end since; the program's thread
   std::atomic<std::int64_t> last_poll_;  // ns
 
   // The program's thread.

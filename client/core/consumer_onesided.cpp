@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "client/core/consumer_impl.h"
+#include "client/core/find_from.h"
 #include "transport/base/log.h"
 #include "transport/kafka/messages/ciuic_onesided.h"
 #include "transport/rdma/registry.h"
@@ -29,6 +30,8 @@ constexpr auto memory_short_for = std::chrono::seconds(1);
 /// An idle reader asks the broker so often to tell it of news. It is told at once; renewals, which come several times a
 /// lease, notice a broker that is gone.
 constexpr std::int32_t tail_wait_ms = 10'000;
+/// After an answer, for the partitions that it told of to come to their end again and be named with the next question.
+constexpr Milliseconds others_wait{1};
 
 struct Dialled {
   std::shared_ptr<rdma::Provider> provider{};
@@ -180,6 +183,7 @@ Co<void> Consumer::Impl::ask_grants(std::shared_ptr<Session> session, std::vecto
   if (trouble) session->over.store(true, std::memory_order_release);
   {
     const std::scoped_lock lock(mutex_);
+    std::size_t in_topics = 0, in_partitions = 0;
     for (const auto& asked : plan) {
       auto* const one = find(asked.key);
       if (one != nullptr) one->asking = false;
@@ -190,63 +194,66 @@ Co<void> Consumer::Impl::ask_grants(std::shared_ptr<Session> session, std::vecto
         }
         continue;
       }
-      for (const auto& topic : answer->body.topics) {
-        if (topic.topic_id != asked.topic_id) continue;
-        for (const auto& granted : topic.partitions) {
-          if (granted.partition != asked.key.first.partition) continue;
-          if (granted.error_code == ErrorCode::none) {
-            auto grant = onesided::grant_of(granted, kafka::Offset(asked.offset), settings_.isolation, sent_at,
-                                            answer->body.lease_ms);
-            if (!grant) {
-              if (one != nullptr) fall_back(*one, NotOneSided::bad_grant, "a grant that makes no sense", refused_for);
-              continue;
-            }
-            auto lease = std::make_shared<Lease>(grant->id, asked.offset, grant->deadline);
-            session->leases.push_back(lease);
-            if (one == nullptr) {
-              lease->retire();
-              continue;
-            }
-            if (session->in_place) {
-              session->granted.push_back(grant->slot);
-              for (const auto& chunk : grant->chunks) session->granted.push_back(chunk.memory);
-            }
-            auto read = std::make_shared<core::GrantedRead>();
-            read->session = session;
-            read->lease = std::move(lease);
-            read->grant = std::move(*grant);
-            one->read = std::move(read);
-            one->at_tail = false;
-            one->tail_since = {};
-            one->wait_round = 0;
-            continue;
-          }
-          if (one == nullptr) continue;
-          if (granted.error_code == ErrorCode::offset_out_of_range) {
-            reset_offset(*one, "the broker answers OFFSET_OUT_OF_RANGE");
-          } else if (granted.error_code == ErrorCode::throttling_quota_exceeded && granted.retry_after_ms >= 0) {
-            one->not_before = now + Milliseconds(std::max(granted.retry_after_ms, 1));
-          } else if (granted.error_code == ErrorCode::throttling_quota_exceeded) {
-            fall_back(*one, NotOneSided::broker_memory,
-                      "no memory for these bytes: " + granted.error_message.value_or("use Fetch"), memory_short_for);
-          } else {
-            partition_failed(*one, core::broker_error(granted.error_code, core::to_text(one->at),
-                                                      granted.error_message.value_or("")));
-          }
-        }
-      }
+      const auto* const topic = core::find_from(answer->body.topics, in_topics,
+                                                [&](const auto& here) { return here.topic_id == asked.topic_id; });
+      if (topic == nullptr) continue;
+      const auto* const granted = core::find_from(topic->partitions, in_partitions, [&](const auto& here) {
+        return here.partition == asked.key.first.partition;
+      });
+      if (granted != nullptr) take_grant(session, one, asked.offset, *granted, {sent_at, answer->body.lease_ms});
     }
     wake_poll();
   }
   plan_again_.notify();
 }
 
+/// Lock held. `one`: null if the program has gone on elsewhere; then the grant goes back.
+void Consumer::Impl::take_grant(const std::shared_ptr<Session>& session, Assigned* one, std::int64_t offset,
+                                const kafka::OneSidedGrantResponse::GrantedPartition& granted, LeaseTerms terms) {
+  if (granted.error_code == ErrorCode::none) {
+    auto grant = onesided::grant_of(granted, kafka::Offset(offset), settings_.isolation, terms.sent_at, terms.lease_ms);
+    if (!grant) {
+      if (one != nullptr) fall_back(*one, NotOneSided::bad_grant, "a grant that makes no sense", refused_for);
+      return;
+    }
+    auto lease = std::make_shared<Lease>(grant->id, offset, grant->deadline);
+    session->leases.push_back(lease);
+    if (one == nullptr) return lease->retire();
+    if (session->in_place) {
+      session->granted.push_back(grant->slot);
+      for (const auto& chunk : grant->chunks) session->granted.push_back(chunk.memory);
+    }
+    auto read = std::make_shared<core::GrantedRead>();
+    read->session = session;
+    read->lease = std::move(lease);
+    read->grant = std::move(*grant);
+    one->read = std::move(read);
+    one->at_tail = false;
+    one->tail_since = {};
+    one->wait_set = 0;
+    return;
+  }
+  if (one == nullptr) return;
+  if (granted.error_code == ErrorCode::offset_out_of_range) {
+    reset_offset(*one, "the broker answers OFFSET_OUT_OF_RANGE");
+  } else if (granted.error_code == ErrorCode::throttling_quota_exceeded && granted.retry_after_ms >= 0) {
+    one->not_before = loop_.clock().now() + Milliseconds(std::max(granted.retry_after_ms, 1));
+  } else if (granted.error_code == ErrorCode::throttling_quota_exceeded) {
+    fall_back(*one, NotOneSided::broker_memory,
+              "no memory for these bytes: " + granted.error_message.value_or("use Fetch"), memory_short_for);
+  } else {
+    partition_failed(
+        *one, core::broker_error(granted.error_code, core::to_text(one->at), granted.error_message.value_or("")));
+  }
+}
+
 Co<void> Consumer::Impl::release_idle(std::shared_ptr<Session> session, Clock::Duration timeout) {
   kafka::OneSidedReleaseRequest request;
   request.session_id = session->id;
-  std::erase_if(session->leases, [&request](const std::shared_ptr<Lease>& lease) {
+  std::erase_if(session->leases, [&request, &session](const std::shared_ptr<Lease>& lease) {
     if (!lease->idle()) return false;
     request.grant_ids.push_back(lease->grant_id());
+    session->waited.erase(lease->grant_id());
     return true;
   });
   if (request.grant_ids.empty() || session->over.load(std::memory_order_acquire)) co_return;
@@ -279,10 +286,11 @@ Co<void> Consumer::Impl::keep_leases(std::shared_ptr<Session> session, std::int3
     }
     counters_.renewals.fetch_add(static_cast<std::int64_t>(leases.size()), std::memory_order_relaxed);
     const auto deadline = onesided::lease_deadline(sent_at, answer->body.lease_ms);
+    std::size_t in_leases = 0;
     for (const auto& renewed : answer->body.grants) {
-      const auto found = std::find_if(leases.begin(), leases.end(),
-                                      [&](const auto& lease) { return lease->grant_id() == renewed.grant_id; });
-      if (found == leases.end()) continue;
+      const auto* const found =
+          core::find_from(leases, in_leases, [&](const auto& lease) { return lease->grant_id() == renewed.grant_id; });
+      if (found == nullptr) continue;
       if (renewed.error_code == ErrorCode::none) {
         (*found)->extend(deadline);
       } else {
@@ -299,18 +307,25 @@ Co<void> Consumer::Impl::keep_leases(std::shared_ptr<Session> session, std::int3
 
 Co<void> Consumer::Impl::wait_at_tail(std::shared_ptr<Session> session) {
   const auto round = ++session->wait_round;
+  session->waiting = true;
   kafka::OneSidedWaitRequest request;
   request.session_id = session->id;
   request.max_wait_ms = tail_wait_ms;
+  request.keeps = session->wait_set != 0 && !std::exchange(session->wait_lost, false);
+  if (!request.keeps) {
+    ++session->wait_set;
+    session->waited.clear();
+  }
   {
     const std::scoped_lock lock(mutex_);
     for (auto& [at, one] : assigned_) {
-      if (!one->read || !one->at_tail || one->read->session != session) continue;
-      one->wait_round = round;
+      if (!one->read || !one->at_tail || one->read->session != session || waits_at_tail(*one)) continue;
+      one->wait_set = session->wait_set;
       auto& partition = request.partitions.emplace_back();
       partition.grant_id = one->read->lease->grant_id();
       partition.offset = one->position;
       partition.slot_version = static_cast<std::int64_t>(one->read->slot_version);
+      session->waited.insert_or_assign(partition.grant_id, Key{at, one->life});
     }
   }
   std::optional<Error> trouble;
@@ -333,16 +348,32 @@ Co<void> Consumer::Impl::wait_at_tail(std::shared_ptr<Session> session) {
   }
   // The readers look again after a pause: without the broker's word, but not in a hurry.
   if (trouble) (void)co_await loop_.sleep(Milliseconds(settings_.retry_backoff_ms));
-  const std::scoped_lock lock(mutex_);
-  for (auto& [at, one] : assigned_) {
-    if (!one->read || !one->at_tail || one->read->session != session) continue;
-    const bool is_ready = std::find(ready.begin(), ready.end(), one->read->lease->grant_id()) != ready.end();
-    if (!is_ready && one->wait_round != round) continue;  // a later wait covers it
-    one->at_tail = false;
-    one->wait_round = 0;
+  const bool newest = round == session->wait_round;
+  {
+    const std::scoped_lock lock(mutex_);
+    // The time is over without a word, or there will be none: all look for themselves, and are named anew.
+    if (newest && ready.empty()) {
+      for (const auto& [id, key] : session->waited) ready.push_back(id);
+      session->wait_lost = true;
+    }
+    for (const auto id : ready) {
+      const auto waited = session->waited.find(id);
+      if (waited == session->waited.end()) continue;
+      auto* const one = find(waited->second);
+      session->waited.erase(waited);
+      if (one == nullptr || !one->read || one->read->lease->grant_id() != id) continue;
+      one->at_tail = false;
+      one->wait_set = 0;
+    }
+    wake_poll();
   }
-  wake_poll();
+  if (newest) session->waiting = false;
   if (trouble) plan_again_.notify();  // the session may be over, and the program may take its time to poll
+  // Most often those that were ready are soon read, and named anew. What the others have to tell is not to wait for it.
+  if (newest && !session->waited.empty()) {
+    (void)co_await loop_.sleep(others_wait);
+    if (!session->waiting) plan_again_.notify();
+  }
 }
 
 Co<void> Consumer::Impl::end_session(std::shared_ptr<Session> session, Clock::TimePoint deadline) {

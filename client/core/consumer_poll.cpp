@@ -70,6 +70,12 @@ Result<std::span<const RecordBatch>> Consumer::Impl::poll(Milliseconds timeout) 
     run_rebalances();
     auto progress = poll_once();
     if (!progress) return progress.error();
+    if (std::exchange(tails_untold_, false)) {
+      if (*progress == Progress::nothing)
+        tell_loop();
+      else
+        tell_loop_soon();
+    }
     if (*progress == Progress::batches) return std::span<const RecordBatch>(batches_);
     if (clock.now() >= deadline) {
       if (*progress != Progress::full) return std::span<const RecordBatch>();
@@ -98,6 +104,12 @@ void Consumer::Impl::tell_loop() {
     told_.store(false);
     plan_again_.notify();
   });
+}
+
+/// One by one they would each cost the broker a question.
+void Consumer::Impl::tell_loop_soon() {
+  if (told_soon_.exchange(true)) return;
+  loop_.post([this] { loop_.spawn(plan_soon()); });
 }
 
 void Consumer::Impl::wait_for_news(Clock::TimePoint deadline) {
@@ -333,7 +345,7 @@ Result<Consumer::Impl::Progress> Consumer::Impl::read_granted(Assigned& one, std
       if (now - one.tail_since < tail_spin) return Progress::soon;
       one.at_tail = true;
       one.tail_since = {};
-      tell_loop();
+      tails_untold_ = true;
       return Progress::nothing;
     }
     fault = got.error();

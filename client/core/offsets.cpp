@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "client/core/find_from.h"
 #include "transport/kafka/messages/list_offsets.h"
 #include "transport/kafka/messages/offset_commit.h"
 #include "transport/kafka/messages/offset_fetch.h"
@@ -32,16 +33,17 @@ Co<Result<std::vector<OffsetQuery>>> list_offsets(Cluster& cluster, std::int32_t
       co_await (*connection)
           ->call<kafka::ListOffsetsResponse>(std::move(request), Milliseconds(cluster.settings().request_timeout_ms));
   if (!answer) co_return answer.error();
+  std::size_t in_topics = 0, in_partitions = 0;
   for (auto& query : queries) {
     query.error = ErrorCode::unknown_server_error;
-    for (const auto& topic : answer->body.topics) {
-      if (topic.name != query.at.topic) continue;
-      for (const auto& partition : topic.partitions) {
-        if (partition.partition_index != query.at.partition) continue;
-        query.error = partition.error_code;
-        query.offset = partition.offset;
-      }
-    }
+    const auto* const topic =
+        find_from(answer->body.topics, in_topics, [&](const auto& one) { return one.name == query.at.topic; });
+    if (topic == nullptr) continue;
+    const auto* const partition = find_from(topic->partitions, in_partitions,
+                                            [&](const auto& one) { return one.partition_index == query.at.partition; });
+    if (partition == nullptr) continue;
+    query.error = partition->error_code;
+    query.offset = partition->offset;
   }
   co_return queries;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "client/core/find_from.h"
 #include "client/core/producer_impl.h"
 #include "transport/base/log.h"
 #include "transport/kafka/wire.h"
@@ -112,14 +113,14 @@ bool Producer::Impl::split(const Batch& batch) {
 // --- Fates ---
 
 void Producer::Impl::answered(const Batches& batches, const kafka::ProduceResponse& response) {
+  std::size_t in_topics = 0, in_partitions = 0;
   for (const auto& batch : batches) {
     const Answered* found = nullptr;
-    for (const auto& topic : response.responses) {
-      if (topic.name != batch->queue->topic) continue;
-      for (const auto& one : topic.partition_responses) {
-        if (one.index == batch->queue->partition) found = &one;
-      }
-    }
+    const auto* const topic = core::find_from(response.responses, in_topics,
+                                              [&](const auto& one) { return one.name == batch->queue->topic; });
+    if (topic != nullptr)
+      found = core::find_from(topic->partition_responses, in_partitions,
+                              [&](const auto& one) { return one.index == batch->queue->partition; });
     if (found == nullptr) {
       failed(batch,
              failure(Trouble::disconnected, to_text(*batch->queue) + ": the broker's answer leaves it out", true));

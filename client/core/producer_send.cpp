@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "client/core/find_from.h"
 #include "client/core/producer_impl.h"
 #include "transport/base/log.h"
 #include "transport/kafka/messages/init_producer_id.h"
@@ -288,12 +289,12 @@ kafka::ProduceRequest Producer::Impl::request_of(const Batches& batches) const {
   kafka::ProduceRequest request;
   request.acks = settings_.acks;
   request.timeout_ms = static_cast<std::int32_t>(settings_.request_timeout_ms);
+  std::size_t in_topics = 0;
   for (const auto& batch : batches) {
     auto& topics = request.topic_data;
-    auto at =
-        std::find_if(topics.begin(), topics.end(), [&](const auto& one) { return one.name == batch->queue->topic; });
-    if (at == topics.end()) {
-      at = topics.emplace(topics.end());
+    auto* at = core::find_from(topics, in_topics, [&](const auto& one) { return one.name == batch->queue->topic; });
+    if (at == nullptr) {
+      at = &topics.emplace_back();
       at->name = batch->queue->topic;
     }
     auto& partition = at->partition_data.emplace_back();

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <list>
+#include <random>
 #include <thread>
 
 #include "client/core/consumer_impl.h"
@@ -300,6 +301,37 @@ TEST_P(Transports, ManyPartitionsInTurn) {
   ASSERT_TRUE(consumer.assign(all));
   EXPECT_EQ(read(consumer, 800).size(), 800U);
   for (const auto& lag : consumer.lags()) EXPECT_EQ(lag.records, 0);
+}
+
+/// Each of many partitions at its end has news of its own, now one at a time, now many at once: none waits for the
+/// others, or for the time that a question to the broker may take.
+TEST_P(Transports, EachOfManyPartitionsAtTheEndIsHeardOf) {
+  constexpr std::int32_t partitions = 100;
+  TestBroker broker;
+  broker.create_topic("data", partitions);
+  std::vector<TopicPartitionOffset> all;
+  for (std::int32_t p = 0; p < partitions; ++p) all.push_back({"data", p, offset_beginning, {}});
+  auto consumer = open(broker);
+  ASSERT_TRUE(consumer.assign(all));
+  std::vector<std::int64_t> next(partitions, 0);
+  const auto seed = static_cast<std::uint32_t>(std::random_device()());
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 dice(seed);
+  const auto slowest = 8s;  // below the time that a wait at the broker may take
+  for (int round = 0; round < 40; ++round) {
+    const auto news = dice() % 2 == 0 ? 1U : 1 + dice() % partitions;
+    for (std::uint32_t i = 0; i < news; ++i) {
+      auto& at = next[(i * 37 + static_cast<std::uint32_t>(round)) % partitions];
+      broker.append_numbers("data", static_cast<std::int32_t>(&at - next.data()), at, 1);
+      ++at;
+    }
+    ASSERT_EQ(read(consumer, news, slowest).size(), news) << "round " << round;
+    if (dice() % 4 == 0) {  // all have come to their end
+      ASSERT_TRUE(consumer.poll(20ms).value().empty());
+    }
+  }
+  for (std::int32_t p = 0; p < partitions; ++p)
+    EXPECT_EQ(consumer.position({"data", p}).value(), next[static_cast<std::size_t>(p)]) << p;
 }
 
 /// One-sided and TCP readers side by side while the log is written, rolled, deleted from and evicted from memory:

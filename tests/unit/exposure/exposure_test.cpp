@@ -419,6 +419,92 @@ TEST_P(ExposureTest, AWaitEndsWhenTheLogGrowsOrTheTimeIsOver) {
   EXPECT_TRUE(got) << "it is there already";
 }
 
+/// What two grants at the end of one log wait for.
+class ExposureWaits : public ExposureTest {
+ protected:
+  struct Named {
+    std::int64_t grant, offset;
+  };
+  /// The answer stays in the place that is given back until there is one.
+  std::shared_ptr<std::optional<std::vector<std::int64_t>>> wait(bool keeps, const std::vector<Named>& named) {
+    kafka::OneSidedWaitRequest request;
+    request.session_id = session_;
+    request.max_wait_ms = 60'000;
+    request.keeps = keeps;
+    for (const auto& [grant, offset] : named) {
+      auto& one = request.partitions.emplace_back();
+      one.grant_id = grant;
+      one.offset = offset;
+      one.slot_version = 1000;
+    }
+    auto place = std::make_shared<std::optional<std::vector<std::int64_t>>>();
+    exposure_->wait({"User:a", 1}, request,
+                    [place](kafka::OneSidedWaitResponse response) { *place = std::move(response.ready); });
+    world_.settle();
+    return place;
+  }
+  void release(std::int64_t grant) {
+    kafka::OneSidedReleaseRequest request;
+    request.session_id = session_;
+    request.grant_ids = {grant};
+    EXPECT_EQ(ask(&Exposure::release, request).error_code, ErrorCode::none);
+  }
+  using Ready = std::vector<std::int64_t>;
+  void SetUp() override {
+    ExposureTest::SetUp();
+    session_ = connect().session_id;
+    a_ = only(grant(session_, 200)).grant_id;
+    b_ = only(grant(session_, 200)).grant_id;
+  }
+  std::int64_t session_ = 0, a_ = 0, b_ = 0;
+};
+
+TEST_P(ExposureWaits, OneThatKeepsWaitsForWhatTheOnesBeforeNamed) {
+  const auto first = wait(false, {{a_, 200}});
+  const auto second = wait(true, {{b_, 207}});
+  EXPECT_EQ(*first, Ready{}) << "the second ends the first";
+  ASSERT_FALSE(*second);
+  fill(1);  // to 205
+  EXPECT_EQ(*second, Ready{a_});
+  fill(1);
+  const auto third = wait(true, {});
+  EXPECT_EQ(*third, Ready{b_}) << "ready between two waits";
+  const auto fourth = wait(true, {});
+  fill(1);
+  EXPECT_FALSE(*fourth) << "what was told is not waited for";
+}
+
+TEST_P(ExposureWaits, OneThatDoesNotKeepForgets) {
+  (void)wait(true, {{a_, 200}});
+  const auto second = wait(false, {{b_, 207}});
+  fill(1);
+  EXPECT_FALSE(*second);
+  fill(1);
+  EXPECT_EQ(*second, Ready{b_});
+}
+
+TEST_P(ExposureWaits, WhatIsReleasedIsWaitedForNoLonger) {
+  const auto waiting = wait(true, {{a_, 200}, {b_, 207}});
+  release(a_);
+  fill(1);
+  EXPECT_FALSE(*waiting);
+  fill(1);
+  EXPECT_EQ(*waiting, Ready{b_});
+}
+
+TEST_P(ExposureWaits, WhatIsNamedAgainAndAgainIsWaitedForOnceAndAsItWasNamedLast) {
+  for (int i = 0; i < 1000; ++i) (void)wait(true, {{a_, 200}, {b_, 200}, {b_, 200}});
+  const auto last = wait(true, {{a_, 207}});
+  fill(1);
+  EXPECT_EQ(*last, Ready{b_});
+  const auto then = wait(true, {});
+  fill(1);
+  EXPECT_EQ(*then, Ready{a_});
+}
+
+INSTANTIATE_TEST_SUITE_P(, ExposureWaits, ::testing::Bool(),
+                         [](const auto& elsewhere) { return elsewhere.param ? "RegisteringElsewhere" : "AtOnce"; });
+
 TEST_P(ExposureTest, OffsetsOutsideTheLogAreFetchsError) {
   const auto session = connect().session_id;
   EXPECT_EQ(only(grant(session, 201)).error_code, ErrorCode::offset_out_of_range);
